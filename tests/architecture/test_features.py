@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -12,6 +13,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import pytest
 
 import hermes_agent
+from hermes_agent.console.session_export import FORMATS
+from hermes_agent.contracts.command import EVERYWHERE
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.host import Host
 from hermes_agent.host.features import BuiltinContext, FeatureServices, feature_modules
@@ -19,16 +22,9 @@ from hermes_agent.host.features import BuiltinContext, FeatureServices, feature_
 ROOT = Path(hermes_agent.__file__).parent
 HOST = sorted((ROOT / "host").glob("*.py"))
 NAMED = {name.removeprefix("hermes_agent.").split(".")[0] for name in feature_modules()}
-PARTS = {"agent", "gateway", "plugins", "tools"}
-"""Packages with a feature that the host builds on: it makes the agent's stores, the plugins' manager, the gateway."""
+PARTS = {"agent", "commands", "gateway", "plugins", "tools"}
+"""Packages with a feature that the host builds on: it makes the stores, the plugins' manager, the gateway."""
 FEATURES = NAMED - PARTS
-FRONT_ENDS = {
-    "app/control_operations.py",
-    "console/console.py",
-    "console/slash_commands.py",
-    "gateway/chat_commands.py",
-}
-"""Register the commands of one front end, bound to an object of its own."""
 DOORS = {"host/features.py", "plugins/registration.py"}
 """Registration for built-in features and for plugins."""
 OF_OTHERS = {
@@ -81,7 +77,40 @@ def registrations(path: Path) -> set[str]:
 def test_tools_and_commands_are_registered_through_the_context() -> None:
     found = {str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py") if registrations(path)}
     served = {name for name in found if name.startswith(("compat/", "testing/"))}
-    assert found - served == DOORS | FRONT_ENDS | OF_OTHERS
+    assert found - served == DOORS | OF_OTHERS
+
+
+def test_a_front_end_declares_no_command_and_binds_handlers_to_all_that_are_declared_for_it(tmp_path: Path) -> None:
+    """`CommandTable.bind` refuses a name without a declaration, and a declaration without a handler."""
+    declaring, binding = set(), {}
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="register_slash_command")):
+                    declaring.add(path.relative_to(ROOT).parts[0])
+                case ast.Call(func=ast.Attribute(attr="bind"), args=[ast.Constant(value=str(where)), _]):
+                    binding[where] = path.relative_to(ROOT).parts[0]
+    assert declaring & {"app", "console", "gateway", "server"} == set()
+    assert binding == {"terminal": "console", "chat": "gateway", "socket": "app"}
+    assert set(binding) | {"http"} == EVERYWHERE
+
+
+def test_each_slash_command_is_declared_once_with_all_that_front_ends_show(tmp_path: Path) -> None:
+    host = Host.build(tmp_path / "home")
+    declared = [command for _, command in host.commands.items()]
+    host.bridge.close()
+    assert len(declared) > 30
+    for command in declared:
+        assert re.fullmatch(r"[A-Z][^.]*[^.]", command.description), command
+        assert command.where <= EVERYWHERE and command.where, command
+        assert command.waits_in <= command.where and not (command.waits_in and not command.during_turn), command
+        assert not command.values or command.args_hint, command
+    for where in EVERYWHERE:
+        here = [command for command in declared if where in command.where]
+        names = {command.name for command in here}
+        aliases = [alias for command in here for alias in command.aliases if alias not in names]
+        assert len(aliases) == len(set(aliases)), where
+    assert host.commands.get("export").values == FORMATS
 
 
 def resolve_hints(module: ModuleType, deps: type) -> dict[str, Any]:

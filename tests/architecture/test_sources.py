@@ -177,9 +177,7 @@ def test_every_package_has_its_unit_tests() -> None:
 
 DECLARING = {
     "agent/session_commands.py",
-    "app/control_operations.py",
-    "console/slash_commands.py",
-    "gateway/chat_commands.py",
+    "commands/declarations.py",
     "mcp/servers.py",
     "plugins/registration.py",
     "plugins/status_text.py",

@@ -101,7 +101,7 @@ def _make_screen(host: Host, reads: bool, console: Console) -> Screen:
 
         source = CompletionSource(
             commands=console.help_rows,
-            arguments=partial(argument_values, console),
+            arguments=partial(argument_values, console, host.commands),
             sessions=partial(known_sessions, console),
             directory=host.working_directory,
         )

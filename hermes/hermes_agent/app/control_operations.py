@@ -15,12 +15,10 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.command_router import CommandRouter, RunSkill, UnknownCommand
 from hermes_agent.commands import HelpRow, help_text, parse_command
-from hermes_agent.contracts.command import SlashCommand, Where
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.core.log_context import log_context
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
 
 PLATFORM = "cli"
 APPROVER = NoApprover("over the daemon's socket")
-SOCKET: frozenset[Where] = frozenset({"socket"})
 MAX_NEW_SESSIONS = 512
 
 
@@ -57,17 +54,11 @@ class MemberCommand(NamedTuple):
 
 
 class MemberCommands:
-    """The commands of members; those that only members have are declared here."""
+    """The commands of members, who reach the agent through its control socket."""
 
     def __init__(self, slash: CommandRouter) -> None:
         self._slash, self._table = slash, slash.commands
-        declared = partial(SlashCommand, where=SOCKET)
-        for command in (
-            declared("help", self._help, "List the commands"),
-            declared("new", _of_the_client, "Start a new session", aliases=("reset", "clear")),
-            declared("exit", _of_the_client, "Leave; so does Ctrl-D", aliases=("quit",)),
-        ):
-            self._table.register(command)
+        self._table.bind("socket", {"help": self._help, "new": _of_the_client, "quit": _of_the_client})
         self._new_sessions: LruDict[str, str] = LruDict(MAX_NEW_SESSIONS)
         """Sessions with a command before their first message, with their principals."""
 
@@ -102,7 +93,7 @@ class MemberCommands:
             case UnknownCommand():
                 raise UserError(found.reply(), exit_status=EXIT_USAGE)
         command = found.command
-        is_of_session = not command.is_of_one_front_end and self._table.owner(command.name) == BUILTIN
+        is_of_session = not command.is_bound and self._table.owner(command.name) == BUILTIN
         if is_of_session and not session:
             raise UserError(
                 f"/{command.name} is about a session, and none is open", hint="Say something first, or give -c."
@@ -120,7 +111,11 @@ class MemberCommands:
         rows += [
             HelpRow(n, "[what to do]", skill.document.description) for n, skill in skills.items() if n not in names
         ]
-        return help_text(rows)
+        wanted = arguments.strip().removeprefix("/").lower()
+        if wanted not in ("", "all"):
+            found = self._table.find(wanted, "socket")
+            rows = [row for row in rows if row.name == (wanted if found is None else found.name)]
+        return help_text(rows) or f"There is no command /{wanted}. /help lists the commands."
 
 
 def _of_the_client(arguments: str) -> str:

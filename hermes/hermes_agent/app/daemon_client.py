@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 VARIABLE = "HERMES_DAEMON_SOCKET"
-EXIT_WORDS, NEW_SESSION_WORDS = ("/exit", "/quit", "exit", "quit"), ("/new", "/reset", "/clear")
 
 
 def daemon_socket(environ: Mapping[str, str]) -> Path | None:
@@ -104,6 +103,10 @@ def converse(door: Path, args: argparse.Namespace) -> int:
 def _chat(door: Path, first: str | None, session: str) -> int:
     import readline  # noqa: F401 - input() edits its line with it
 
+    from hermes_agent.commands.declarations import all_names  # nothing that the other commands need
+
+    exit_words = [sign + name for sign in ("/", "") for name in all_names("quit")]
+    new_session_words = [f"/{name}" for name in all_names("new")]
     print(f"The agent of this machine ({door}). /new starts a new session, /help lists more; exit or Ctrl-D leaves.")
     status = EXIT_OK
     while True:
@@ -113,9 +116,9 @@ def _chat(door: Path, first: str | None, session: str) -> int:
             print()
             return status
         first = None
-        if line.strip().lower() in EXIT_WORDS:
+        if line.strip().lower() in exit_words:
             return status
-        if line.strip() in NEW_SESSION_WORDS:
+        if line.strip() in new_session_words:
             session = ""
         elif line.strip():
             try:

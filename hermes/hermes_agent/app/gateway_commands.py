@@ -21,8 +21,7 @@ from hermes_agent.core.secrecy import looks_like_secret_name
 from hermes_agent.gateway.access import AccessControl, PairingStore
 from hermes_agent.server import KEY_NAME, file_key
 from hermes_agent.service.control_socket import request, request_at
-from hermes_agent.service.daemon_http import ask_daemon_health
-from hermes_agent.service.daemon_state import lock_holder, read_note, read_state
+from hermes_agent.service.daemon_state import ask_daemon_health, lock_holder, read_note, read_state
 
 if TYPE_CHECKING:
     from hermes_agent.host import Host

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from hermes_agent.contracts.command import COMMAND, EVERYWHERE, SlashCommand, Where
+from hermes_agent.contracts.command import BY_FRONT_END, COMMAND, CommandHandler, SlashCommand, Where
 from hermes_agent.core.registry import BUILTIN, RegistryFacade
 
 logger = logging.getLogger(__name__)
@@ -71,15 +71,14 @@ def _always(command: SlashCommand) -> bool:
 
 
 class CommandTable(RegistryFacade[SlashCommand]):
-    """Slash commands of all front ends; built-in ones take precedence over plugins.
+    """Slash commands of all front ends, each declared once; built-in ones take precedence over plugins.
 
-    The registry holds the commands of every front end, those of plugins included. Commands of some front ends are built
-    in and stored for each front end, since two may have different commands of one name (`/new`).
+    A front end has the commands that are declared for it and have a handler: the declared one, or one that it binds.
     """
 
     def __init__(self) -> None:
         super().__init__(COMMAND.label)
-        self._by_front_end: dict[Where, dict[str, SlashCommand]] = {where: {} for where in EVERYWHERE}
+        self._bound: dict[Where, Mapping[str, CommandHandler]] = {}
 
     def register(self, command: SlashCommand, *, owner: str = BUILTIN) -> bool:
         """Add a command; return False, with a warning in the log, for an empty or built-in name.
@@ -88,6 +87,7 @@ class CommandTable(RegistryFacade[SlashCommand]):
 
         Raises:
             Conflict: another plugin has the name.
+            ValueError: the agent declares it a second time.
         """
         key = normalise_name(command.name)
         if not key:
@@ -100,25 +100,40 @@ class CommandTable(RegistryFacade[SlashCommand]):
                 key,
             )
             return False
-        command = replace(command, name=key)
-        if command.where == EVERYWHERE:
-            self._entries.add(key, command, owner=owner)
-        else:
-            for where in command.where:
-                self._by_front_end[where][key] = command
+        if owner == BUILTIN and self.owner(key) == BUILTIN:
+            raise ValueError(f"the slash command /{key} is declared twice")
+        self._entries.add(key, replace(command, name=key), owner=owner)
         return True
 
-    def owner(self, name: str) -> str | None:
-        """Return the owner of `name`, in any front end."""
-        if any(name in commands for commands in self._by_front_end.values()):
-            return BUILTIN
-        return super().owner(name)
+    def bind(self, where: Where, handlers: Mapping[str, CommandHandler]) -> None:
+        """Set the handlers of a front end, by name; they take precedence over declared handlers.
+
+        Raises:
+            LookupError: a name is not declared for the front end, or a declared command has no handler.
+        """
+        declared = {name: command for name, command in self.items() if where in command.where}
+        if unknown := handlers.keys() - declared.keys():
+            raise LookupError(f"commands without a declaration for {where!r}: {', '.join(sorted(unknown))}")
+        self._bound[where] = dict(handlers)
+        missing = sorted(name for name, command in declared.items() if self._resolve(command, where) is None)
+        if missing:
+            raise LookupError(f"commands without a handler for {where!r}: {', '.join(missing)}")
+
+    def _resolve(self, command: SlashCommand, where: Where) -> SlashCommand | None:
+        """Return the command as a front end has it, or None if it does not have it."""
+        if where not in command.where:
+            return None
+        if where in command.waits_in:
+            command = replace(command, during_turn=False)
+        handler = self._bound.get(where, {}).get(command.name)
+        if handler is not None:
+            return replace(command, handler=handler, is_bound=True)
+        return None if command.handler is BY_FRONT_END else command
 
     def commands(self, where: Where) -> list[SlashCommand]:
-        """Return the commands of a front end: its own, shared ones, those of plugins."""
-        own = self._by_front_end[where]
-        found = [*own.values(), *(command for name, command in self.items() if name not in own)]
-        return sorted(found, key=lambda command: (self.owner(command.name) != BUILTIN, len(command.where)))
+        """Return the commands of a front end: those that it runs itself, others of the agent, then plugins'."""
+        found = [self._resolve(command, where) for _, command in self.items()]
+        return sorted(filter(None, found), key=lambda each: (self.owner(each.name) != BUILTIN, not each.is_bound))
 
     def find(self, name: str, where: Where) -> SlashCommand | None:
         """Return the command of that name or alias in a front end.
@@ -129,7 +144,8 @@ class CommandTable(RegistryFacade[SlashCommand]):
         return self._find(key, where) or self._find(key.replace("_", "-"), where)
 
     def _find(self, key: str, where: Where) -> SlashCommand | None:
-        found = self._by_front_end[where].get(key) or self.get(key)
+        declared = self.get(key)
+        found = None if declared is None else self._resolve(declared, where)
         return found or next((command for command in self.commands(where) if key in command.aliases), None)
 
     def find_by_prefix(self, name: str, where: Where, others: Iterable[str] = ()) -> str | None:
@@ -147,11 +163,16 @@ class CommandTable(RegistryFacade[SlashCommand]):
             sign: first character of commands there.
             is_allowed: returns whether the user may run a command; others are left out.
         """
-        return [
-            HelpRow(command.name, command.args_hint, command.description + _also(command, sign))
-            for command in self.commands(where)
-            if is_allowed(command)
-        ]
+        found = self.commands(where)
+        names = {command.name for command in found}
+        rows = []
+        for command in filter(is_allowed, found):
+            hint, text = command.args_hint, command.description
+            if where == "chat" and command.confirm is not None:
+                hint, text = f"{hint} [now]".strip(), f"{text}; `now` skips the question"
+            aliases = [f"{sign}{alias}" for alias in command.aliases if alias not in names]
+            rows.append(HelpRow(command.name, hint, text + (f" (also {', '.join(aliases)})" if aliases else "")))
+        return rows
 
     def menu(self, where: Where) -> list[tuple[str, str]]:
         """Return name and description of the commands for a platform's menu: those without required arguments.
@@ -163,8 +184,3 @@ class CommandTable(RegistryFacade[SlashCommand]):
             for command in self.commands(where)
             if len(command.name) <= MAX_MENU_NAME and (not command.args_hint or command.args_hint.startswith("["))
         ]
-
-
-def _also(command: SlashCommand, sign: str) -> str:
-    """Return the aliases of a command for help."""
-    return f" (also {', '.join(sign + alias for alias in command.aliases)})" if command.aliases else ""

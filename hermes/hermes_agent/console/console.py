@@ -106,8 +106,7 @@ class Console:
         self._shell: UserCommand | None = None
         self._shell_outputs: list[str] = []
         """Output of the user's own commands, for the next message."""
-        self._commands = ConsoleCommands(self)
-        self._commands.register(slash.commands)
+        ConsoleCommands(self, slash.commands).bind()
 
     # -- injected messages (`agent.injected_messages.PromptedFrontEnd`) ------------------------------------------
 
@@ -373,7 +372,7 @@ class Console:
         assert self.conversation is not None
         await self.slash.announce(called, self.conversation.scope())
         try:
-            if command.is_of_one_front_end:
+            if command.is_bound:
                 answer = await command.handler(called.arguments)
             else:
                 answer = await self.slash.run(called, self.conversation.scope())

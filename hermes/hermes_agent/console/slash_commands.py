@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Coroutine
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -15,18 +14,17 @@ from hermes_agent.commands import CommandTable, HelpRow
 from hermes_agent.console.menus import Menu, MenuOption
 from hermes_agent.console.overview import context_lines, cost_text
 from hermes_agent.console.screen import Screen
-from hermes_agent.console.session_export import FORMATS, export_session, export_target
+from hermes_agent.console.session_export import export_session, export_target
 from hermes_agent.console.styled import THEMES, Line, Piece, Theme, line, printable, width_of, wrap
 from hermes_agent.console.tool_lines import duration
 from hermes_agent.console.transcript_view import TranscriptView
-from hermes_agent.contracts.command import SlashCommand, Where
+from hermes_agent.contracts.command import CommandHandler
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.text import nearest_name
 from hermes_agent.models.model_catalog import ModelInfo, ModelsUnavailable
 from hermes_agent.sessions import LOCAL, SessionInfo, UsageLedger
 from hermes_agent.system.files import write_atomic
 
-TERMINAL: frozenset[Where] = frozenset({"terminal"})
 LISTED_SESSIONS = 200
 MODES = ("emacs", "vi")
 
@@ -87,40 +85,35 @@ class CommandedConsole(Protocol):
 
 
 class ConsoleCommands:
-    """Handlers of the commands that only the console has."""
+    """Handlers of the commands that the console runs itself."""
 
-    def __init__(self, console: CommandedConsole) -> None:
-        self._console = console
+    def __init__(self, console: CommandedConsole, commands: CommandTable) -> None:
+        self._console, self._table = console, commands
 
-    def register(self, commands: CommandTable) -> None:
-        """Register the commands."""
-        for command in self._declarations():
-            commands.register(command)
-
-    def _declarations(self) -> tuple[SlashCommand, ...]:
-        during_turn = partial(SlashCommand, where=TERMINAL)
-        between_turns = partial(SlashCommand, where=TERMINAL, during_turn=False)
-        return (
-            during_turn("help", self._help, "List the commands"),
-            during_turn("keys", self._keys, "List the keys, or use those of emacs or vi", "[emacs|vi]"),
-            between_turns("new", self._new, "Start a new session"),
-            between_turns("clear", self._clear, "Clear the screen and start a new session"),
-            between_turns("model", self._use_model, "Show the models, or use another", "[NAME]"),
-            between_turns("resume", self._resume, "List your sessions, or resume one", "[ID or TITLE]"),
-            between_turns("sessions", self._resume, "Search your sessions and resume one", "[ID or TITLE]"),
-            between_turns("branch", self._branch, "Continue in a copy of this session", "[TITLE]", aliases=("fork",)),
-            between_turns("title", self._title, "Show or set the session's title", "[TEXT]"),
-            between_turns("retry", self._retry, "Ask the last question again"),
-            between_turns("edit", self._edit, "Take the last question back into the input"),
-            during_turn("context", self._context, "Show what fills the model's context"),
-            during_turn("cost", self._cost, "Show what this session and today cost, by model"),
-            between_turns("save", self._export, "Write this session into a Markdown file", "[FILE]"),
-            between_turns("export", self._export, "Write this session into a file", "[markdown|html|json] [FILE]"),
-            during_turn("theme", self._theme, "Show the colour themes, or use one", "[NAME]", aliases=("skin",)),
-            during_turn("verbose", self._verbose, "Show tool results, or hide them"),
-            during_turn("stop", self._stop, "Stop the agent; so does Ctrl-C"),
-            during_turn("quit", self._quit, "Leave; so do exit and Ctrl-D", aliases=("exit",)),
-        )
+    def bind(self) -> None:
+        """Bind the handlers to the declared commands."""
+        handlers: dict[str, CommandHandler] = {
+            "help": self._help,
+            "keys": self._keys,
+            "new": self._new,
+            "clear": self._clear,
+            "model": self._use_model,
+            "resume": self._resume,
+            "sessions": self._resume,
+            "branch": self._branch,
+            "title": self._title,
+            "retry": self._retry,
+            "edit": self._edit,
+            "context": self._context,
+            "cost": self._cost,
+            "save": self._export,
+            "export": self._export,
+            "theme": self._theme,
+            "verbose": self._verbose,
+            "stop": self._stop,
+            "quit": self._quit,
+        }
+        self._table.bind("terminal", handlers)
 
     @property
     def _conversation(self) -> Conversation:
@@ -131,6 +124,12 @@ class ConsoleCommands:
 
     async def _help(self, arguments: str) -> str:
         rows = sorted(self._console.help_rows())
+        wanted = arguments.strip().removeprefix("/").lower()
+        if wanted not in ("", "all"):
+            found = self._table.find(wanted, "terminal")
+            rows = [row for row in rows if row.name == (wanted if found is None else found.name)]
+            if not rows:
+                raise UserError(f"there is no command /{wanted}", hint="/help lists the commands.")
         names = [f"/{row.name} {row.hint}".rstrip() for row in rows]
         width = self._console.screen.width
         column = min(max(map(width_of, names), default=0), max(width // 2 - 4, 14))
@@ -142,7 +141,9 @@ class ConsoleCommands:
                 first = line(" " * (column + 4))
             lines += wrap([Piece("", printable(row.description))], width, first, line(" " * (column + 4)))
         more = "!COMMAND runs a command of yours, #NOTE adds a note, @ names a file or session."
-        self._console.view.lines([*lines, *wrap([Piece("dim", more)], width)])
+        if len(rows) > 1:
+            lines += wrap([Piece("dim", more)], width)
+        self._console.view.lines(lines)
         return ""
 
     async def _keys(self, arguments: str) -> str:
@@ -351,26 +352,30 @@ class ConsoleCommands:
         return f"Tool results are {'shown' if self._console.view.verbose else 'hidden'}."
 
     async def _stop(self, arguments: str) -> str:
-        return "" if self._console.stop_turn() else "No turn is running."
+        subagents, session_id = self._console.agent.subagents, self._conversation.session_id
+        count = subagents.count_background(session_id) if arguments.strip().lower() == "all" else 0
+        if count:
+            subagents.cancel_background(session_id)
+        if self._console.stop_turn():
+            return ""
+        return "Background work is stopped." if count else "No turn is running."
 
     async def _quit(self, arguments: str) -> None:
         self._console.leave()
 
 
-def argument_values(console: CommandedConsole, name: str) -> list[tuple[str, str]]:
+def argument_values(console: CommandedConsole, commands: CommandTable, name: str) -> list[tuple[str, str]]:
     """Return the values and descriptions that complete the argument of a command; in a worker."""
-    fixed = {
-        "theme": THEMES,
-        "skin": THEMES,
-        "keys": MODES,
-        "export": FORMATS,
-        "rollback": ("diff",),
-    }
-    if name in fixed:
-        return [(value, "") for value in fixed[name]]
-    if name in ("model", "resume", "sessions"):
-        return _known_models(console) if name == "model" else known_sessions(console)
-    return []
+    command = commands.find(name, "terminal")
+    match () if command is None else command.values:
+        case "models":
+            return _known_models(console)
+        case "sessions":
+            return known_sessions(console)
+        case "themes":
+            return [(name, "") for name in THEMES]
+        case words:
+            return [(word, "") for word in words]
 
 
 def _known_models(console: CommandedConsole) -> list[tuple[str, str]]:

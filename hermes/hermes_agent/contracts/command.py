@@ -13,11 +13,13 @@ from typing import Any, Literal, NamedTuple
 from hermes_agent.contracts.kind import Kind
 
 __all__ = [
+    "BY_FRONT_END",
     "CLI_COMMAND",
     "COMMAND",
     "DEFAULT_DESCRIPTION",
     "EVERYWHERE",
     "FOR_OPERATORS",
+    "ArgumentSource",
     "CliCommand",
     "CommandHandler",
     "Confirmation",
@@ -32,9 +34,18 @@ COMMAND = Kind("command", "register_command", "slash command")
 CommandHandler = Callable[[Any], Any]
 """`handler(raw_args: str) -> str | None`, or a coroutine function of that shape.
 
-A command of a single front end is run by that front end. The console and the gateway await it on the core loop, and
-the gateway passes a `CommandInvocation`.
+Front ends bind handlers of their own to commands of the agent and run these themselves. The console and the gateway
+await such a handler on the core loop, and the gateway passes a `CommandInvocation`.
 """
+
+
+def _unbound(raw_args: str) -> str | None:
+    raise LookupError("this command has no handler before a front end binds one")
+
+
+BY_FRONT_END: CommandHandler = _unbound
+"""Stands for the handlers that front ends bind to a command."""
+
 
 DEFAULT_DESCRIPTION = "Plugin command"
 
@@ -52,6 +63,10 @@ them. `known`: users that the operator allowed individually.
 """
 
 
+ArgumentSource = Literal["models", "sessions", "themes"]
+"""Source of the values that complete an argument."""
+
+
 class Confirmation(NamedTuple):
     """Question that a user answers in a chat before a command runs."""
 
@@ -62,17 +77,21 @@ class Confirmation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """A slash command, as every front end shows and runs it.
+    """A slash command, declared once for all front ends that show and run it.
 
     Attributes:
         name: normalized: lower case, no slash, `-` for blanks.
+        handler: `BY_FRONT_END` for a command that each of its front ends runs itself (`CommandTable.bind`).
         args_hint: shown after the name in help and menus: `<text>`.
         during_turn: whether it runs at once during a turn of the conversation; otherwise it waits for the end.
+        waits_in: front ends where it waits for the end of the turn all the same.
         aliases: other names; the help lists them after the description.
         where: the front ends that have it.
         right: which users may run it in a chat.
         confirm: the question before it runs in a chat; None runs it at once.
         argument_mode: how front ends complete arguments: `options`, `text`, `mixed`; None if it has no arguments.
+        values: words that complete the argument, or their source.
+        is_bound: whether the handler is one of a front end, which runs it.
     """
 
     name: str
@@ -85,11 +104,9 @@ class SlashCommand:
     right: Right = "anyone"
     confirm: Confirmation | None = None
     argument_mode: str | None = None
-
-    @property
-    def is_of_one_front_end(self) -> bool:
-        """Whether a single front end declares and runs it."""
-        return len(self.where) == 1
+    values: tuple[str, ...] | ArgumentSource = ()
+    waits_in: frozenset[Where] = frozenset()
+    is_bound: bool = False
 
 
 CLI_COMMAND = Kind("cli_command", "register_cli_command", "terminal command")

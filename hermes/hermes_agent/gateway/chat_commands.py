@@ -16,7 +16,7 @@ from hermes_agent.agent.command_router import CommandCall, RunSkill
 from hermes_agent.agent.session_commands import find_session, set_title
 from hermes_agent.commands import HelpRow
 from hermes_agent.commands.table import MAX_MENU_NAME
-from hermes_agent.contracts.command import Confirmation, Right, SlashCommand, Where
+from hermes_agent.contracts.command import CommandHandler, Right, SlashCommand
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.registry import BUILTIN
@@ -33,71 +33,37 @@ if TYPE_CHECKING:
     from hermes_agent.gateway.chat_sessions import ChatSessions
 
 
-CHAT: frozenset[Where] = frozenset({"chat"})
-NEW_SESSION = Confirmation("Start a new session?", "This ends the present session and stops its turn.")
 MAX_LIST_LENGTH = 300
 """Characters of a list of commands that fit into one line on every platform."""
 
 
 class ChatCommands:
-    """Declares the commands that only chats have, and runs commands in chats."""
+    """Handlers of the commands that chats run themselves, and runs commands in chats."""
 
     def __init__(self, chats: ChatSessions) -> None:
         self._chats = chats
         self._deps = chats.deps
         self._table = chats.deps.slash.commands
         self.confirmations = CommandConfirmations(chats)
-        for command in self._declarations():
-            self._table.register(command)
-
-    def _declarations(self) -> tuple[SlashCommand, ...]:
-        during_turn = partial(SlashCommand, where=CHAT)
-        between_turns = partial(SlashCommand, where=CHAT, during_turn=False)
-        return (
-            during_turn(
-                "help", self._help, "List the commands", "[all|COMMAND]", aliases=("commands", "start"), right="always"
-            ),
-            during_turn(
-                "new",
-                self._new,
-                "Start a new session; `now` skips the question",
-                "[now]",
-                aliases=("reset", "clear"),
-                confirm=NEW_SESSION,
-            ),
-            during_turn(
-                "stop", self._stop, "Stop the running turn (all: also background work)", "[all]", right="always"
-            ),
-            between_turns("steer", self._require_text, "Add a message to the running turn", "TEXT"),
-            between_turns("queue", self._require_text, "Send a message after the running turn", "TEXT", aliases=("q",)),
-            during_turn("status", self._status, "Show session, model and running turn", right="always"),
-            during_turn("whoami", self._whoami, "Show your identity and the commands that you may run", right="always"),
-            during_turn(
-                "approve", self._approve, "Approve the pending request", "[CODE|all] [session|always]", right="known"
-            ),
-            during_turn("deny", self._deny, "Refuse the pending request", "[all] [REASON]", right="always"),
-            during_turn(
-                "background",
-                self._background,
-                "Run a task in a session of its own",
-                "TEXT",
-                aliases=("bg", "btw"),
-            ),
-            between_turns("model", self._model, "Show or change the model of this chat", "[NAME]", right="known"),
-            between_turns("title", self._title, "Show or set the title of the session", "[TEXT]"),
-            between_turns("resume", self._resume, "List your sessions, or resume one", "[ID or TITLE]"),
-            between_turns("retry", self._retry, "Repeat the last message"),
-            during_turn(
-                "sethome",
-                partial(set_home, self._deps),
-                "Make this chat the target of messages without one",
-                aliases=("set-home",),
-                right="known",
-            ),
-            during_turn(
-                "restart", partial(restart, self._deps), "Restart the agent; interrupted turns resume", right="known"
-            ),
-        )
+        handlers: dict[str, CommandHandler] = {
+            "help": self._help,
+            "new": self._new,
+            "stop": self._stop,
+            "steer": self._require_text,
+            "queue": self._require_text,
+            "status": self._status,
+            "whoami": self._whoami,
+            "approve": self._approve,
+            "deny": self._deny,
+            "background": self._background,
+            "model": self._model,
+            "title": self._title,
+            "resume": self._resume,
+            "retry": self._retry,
+            "sethome": partial(set_home, self._deps),
+            "restart": partial(restart, self._deps),
+        }
+        self._table.bind("chat", handlers)
 
     def find(self, name: str) -> SlashCommand | None:
         """Return the command with that name or alias in chats."""
@@ -171,7 +137,7 @@ class ChatCommands:
     ) -> str | RunSkill | None:
         assert event.source is not None
         command, entry = self.find(name), self._quick(name)
-        if command is not None and not command.is_of_one_front_end:
+        if command is not None and not command.is_bound:
             return await self.call(CommandCall(command, arguments), event, connection, key)
         try:
             if command is not None:
@@ -311,7 +277,7 @@ class ChatCommands:
         return "\n".join(lines)
 
     async def _whoami(self, invocation: CommandInvocation) -> str:
-        own = [command for command in self._table.commands("chat") if command.where == CHAT]
+        own = [command for command in self._table.commands("chat") if command.is_bound]
         allowed = [
             command.name
             for command in own

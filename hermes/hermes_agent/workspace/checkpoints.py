@@ -433,6 +433,7 @@ def register_rollback(ctx: Registrar, checkpoints: Checkpoints, default_cwd: Pat
             during_turn=False,
             where=FOR_OPERATORS,
             right="known",
+            values=("diff",),
         )
     )
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hermes_agent.app.control_operations import MemberCommands
 from hermes_agent.commands import CommandTable
-from hermes_agent.console.console import Console
-from hermes_agent.console.slash_commands import ConsoleCommands
 from hermes_agent.contracts.command import EVERYWHERE, SlashCommand
 from hermes_agent.testing.chat import chat_host
 
@@ -20,22 +17,15 @@ FRONT_ENDS = {"terminal": "console", "chat": "chats", "http": "HTTP", "socket": 
 def page_table() -> str:
     """Return the table of the agent's own commands, by name."""
     with chat_host() as chat:
-        host = chat.host.host
-        chat.gateway.session_store  # noqa: B018 - declares the commands of chats
-        ConsoleCommands(Console.__new__(Console)).register(host.commands)
-        MemberCommands(host.slash)
-        return markdown(host.commands)
+        return markdown(chat.host.host.commands)
 
 
 def markdown(table: CommandTable) -> str:
     """Return the table in Markdown: one row for each declaration."""
-    found: list[SlashCommand] = []
-    for where in FRONT_ENDS:
-        found += [command for command in table.commands(where) if command not in found]  # type: ignore[arg-type]
     rows = [
         "| command | does | where | in chats | during a turn |",
         "| --- | --- | --- | --- | --- |",
-        *(row(command) for command in sorted(found, key=lambda command: (command.name, min(command.where)))),
+        *(row(command) for _, command in sorted(table.items())),
     ]
     return "\n".join(rows) + "\n"
 
@@ -48,9 +38,10 @@ def row(command: SlashCommand) -> str:
     places = "everywhere" if everywhere else ", ".join(n for w, n in FRONT_ENDS.items() if w in command.where)
     right = {"always": "everyone, always", "anyone": "everyone", "known": "users allowed one by one"}[command.right]
     chats = (right + (", asks first" if command.confirm else "")) if "chat" in command.where else ""
-    return (
-        f"| {', '.join(names)} | {command.description} | {places} | {chats} | {'yes' if command.during_turn else ''} |"
-    )
+    during_turn = "yes" if command.during_turn else ""
+    if command.waits_in:
+        during_turn += f", but not in the {', '.join(n for w, n in FRONT_ENDS.items() if w in command.waits_in)}"
+    return f"| {', '.join(names)} | {command.description} | {places} | {chats} | {during_turn} |"
 
 
 def test_the_table_in_the_docs_is_what_is_declared() -> None:

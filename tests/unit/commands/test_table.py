@@ -3,12 +3,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 
 from hermes_agent.commands import RESERVED, CommandTable, help_text
 from hermes_agent.commands.runner import run_command
-from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.contracts.command import BY_FRONT_END, Confirmation, SlashCommand
 from hermes_agent.core.registry import Conflict
 from hermes_agent.runtime.bridge import Bridge
 
@@ -65,15 +66,57 @@ def test_of_two_plugins_the_first_keeps_the_name():
     assert commands.register(SlashCommand("scan", len), owner="a")
 
 
-def test_two_front_ends_have_different_commands_of_one_name():
+def test_a_command_is_declared_once_and_each_of_its_front_ends_binds_a_handler():
     commands = CommandTable()
-    commands.register(SlashCommand("new", handler, where=frozenset({"terminal"})))
-    commands.register(SlashCommand("new", len, aliases=("reset",), where=frozenset({"chat"})))
+    where = frozenset({"terminal", "chat"})
+    commands.register(SlashCommand("new", BY_FRONT_END, aliases=("reset",), where=where, waits_in={"terminal"}))
 
-    assert commands.find("new", "terminal").handler is handler
-    assert commands.find("reset", "chat").handler is len
-    assert commands.find("new", "http") is None and commands.find("reset", "terminal") is None
-    assert commands.owner("new") == "builtin" and "new" not in commands.names()
+    assert commands.find("new", "terminal") is None, "no console in this process"
+    commands.bind("terminal", {"new": handler})
+    commands.bind("chat", {"new": len})
+
+    found = commands.find("new", "terminal"), commands.find("reset", "chat")
+    assert [(each.handler, each.during_turn, each.is_bound) for each in found] == [
+        (handler, False, True),
+        (len, True, True),
+    ]
+    assert commands.find("new", "http") is None
+    assert commands.owner("new") == "builtin" and commands.names() == ["new"]
+
+
+def test_a_second_declaration_of_the_agent_is_refused():
+    commands = CommandTable()
+    commands.register(SlashCommand("new", handler))
+    with pytest.raises(ValueError, match="the slash command /new is declared twice"):
+        commands.register(SlashCommand("New", handler, where=frozenset({"chat"})))
+
+
+def test_a_front_end_may_bind_its_own_handler_to_a_command_of_all():
+    commands = CommandTable()
+    commands.register(SlashCommand("context", handler))
+    commands.bind("terminal", {"context": len})
+
+    assert commands.find("context", "terminal").handler is len
+    assert (commands.find("context", "chat").handler, commands.find("context", "chat").is_bound) == (handler, False)
+
+
+def test_a_front_end_binds_what_is_declared_for_it_and_all_of_it():
+    commands = CommandTable()
+    commands.register(SlashCommand("new", BY_FRONT_END, where=frozenset({"terminal"})))
+    with pytest.raises(LookupError, match="commands without a declaration for 'chat': new"):
+        commands.bind("chat", {"new": handler})
+    with pytest.raises(LookupError, match="commands without a handler for 'terminal': new"):
+        commands.bind("terminal", {})
+
+
+def test_an_alias_that_is_a_name_in_a_front_end_means_that_command_there():
+    commands = CommandTable()
+    commands.register(SlashCommand("new", handler, "Start", aliases=("reset", "clear")))
+    commands.register(SlashCommand("clear", len, "Clear", where=frozenset({"terminal"})))
+
+    assert commands.find("clear", "terminal").name == "clear"
+    assert commands.find("clear", "chat").name == "new"
+    assert commands.help_rows("terminal") == [("new", "", "Start (also /reset)"), ("clear", "", "Clear")]
 
 
 def test_a_command_of_one_front_end_is_the_agents_everywhere():
@@ -97,13 +140,16 @@ def test_a_name_is_found_by_an_underscore_and_by_its_only_beginning():
 def test_help_lists_what_a_user_may_run_the_front_end_s_own_first_and_plugins_last():
     commands = CommandTable()
     commands.register(SlashCommand("scan", handler, "Scan", "<x>"), owner="p")
-    commands.register(SlashCommand("undo", handler, "Undo"))
-    commands.register(SlashCommand("new", handler, "Start", aliases=("reset", "clear"), where=frozenset({"chat"})))
-    commands.register(SlashCommand("restart", handler, "Restart", where=frozenset({"chat"}), right="known"))
+    commands.register(SlashCommand("usage", handler, "Usage"))
+    new = SlashCommand("new", BY_FRONT_END, "Start", aliases=("reset", "clear"), where=frozenset({"chat"}))
+    commands.register(replace(new, confirm=Confirmation("Start?", "This ends the session.")))
+    commands.register(SlashCommand("restart", BY_FRONT_END, "Restart", where=frozenset({"chat"}), right="known"))
+    commands.bind("chat", {"new": handler, "restart": handler})
 
     rows = commands.help_rows("chat", sign="!", is_allowed=lambda command: command.right != "known")
-    assert rows == [("new", "", "Start (also !reset, !clear)"), ("undo", "", "Undo"), ("scan", "<x>", "Scan")]
-    assert help_text(rows).splitlines()[1] == "  /scan <x>  Scan"
+    skips = "Start; `now` skips the question (also !reset, !clear)"
+    assert rows == [("new", "[now]", skips), ("usage", "", "Usage"), ("scan", "<x>", "Scan")]
+    assert help_text(rows).splitlines()[1] == "  /scan <x>   Scan"
 
 
 def test_a_menu_has_the_commands_that_need_no_arguments():

@@ -34,8 +34,7 @@ from hermes_agent.plugins.plugin_record import LoadedPlugin
 from hermes_agent.plugins.plugin_state import last_load, read_state
 from hermes_agent.plugins.usage_account import PluginUsage, account_lines
 from hermes_agent.server import KEY_NAME, file_key, read_settings
-from hermes_agent.service.daemon_http import ask_daemon_http
-from hermes_agent.service.daemon_state import lock_holder, read_note
+from hermes_agent.service.daemon_state import ask_daemon_http, lock_holder, read_note
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.tools.arguments import repair_name
 from hermes_agent.tools.tool_search import SEARCH_HINT, SEARCH_TOOLS
