@@ -1,4 +1,4 @@
-"""One daemon per home: its lock, its state in `gateway_state.json`, and HTTP requests of commands to it.
+"""One daemon per home: its lock, its state in `gateway_state.json`, and HTTP requests to it.
 
 The lock on the file gateway.lock ends with its process, however that ends. Only the lock says whether a daemon runs,
 never the state file.
