@@ -10,6 +10,7 @@ from pathlib import Path
 
 import daemon
 import dispatch
+import prompt
 import sandbox
 import startup
 import turns
@@ -18,7 +19,14 @@ from rows import table
 
 __all__ = ["main"]
 
-SECTIONS = {"startup": startup, "dispatch": dispatch, "turns": turns, "daemon": daemon, "sandbox": sandbox}
+SECTIONS = {
+    "startup": startup,
+    "prompt": prompt,
+    "dispatch": dispatch,
+    "turns": turns,
+    "daemon": daemon,
+    "sandbox": sandbox,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

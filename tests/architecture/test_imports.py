@@ -110,13 +110,21 @@ LOADED = "import sys, importlib; [importlib.import_module(m) for m in sys.argv[1
         "hermes_agent.app.start",
         "hermes_agent.host",
         "hermes_agent.server",
-        "hermes_agent.console",
+        "hermes_agent.console.output",
+        "hermes_agent.app.first_prompt",
         "hermes_agent.contracts.tool hermes_agent.contracts.hook hermes_agent.contracts.command",
     ],
 )
 def test_a_front_door_loads_no_heavy_library_before_it_needs_one(names: str) -> None:
     loaded = {m.split(".")[0] for m in run(LOADED, names).split()}
     assert loaded.isdisjoint(HEAVY)
+
+
+def test_the_first_prompt_of_a_chat_loads_no_agent() -> None:
+    names = "hermes_agent.app.conversation hermes_agent.app.first_prompt hermes_agent.console.live_screen"
+    loaded = run(LOADED, f"{names} hermes_agent.console.line_editor").split()
+    packages = {name.split(".")[1] for name in loaded if name.startswith("hermes_agent.")}
+    assert packages <= {"app", "config", "console", "core", "system"}
 
 
 SERVED = """

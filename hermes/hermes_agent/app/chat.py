@@ -7,12 +7,11 @@ from functools import partial
 from typing import Any
 
 from hermes_agent import __version__
+from hermes_agent.app.first_prompt import ChatSources, OpenedScreen, make_screen
 from hermes_agent.app.start import start_warnings
-from hermes_agent.console.console import Console, ConsoleDeps, theme_name
+from hermes_agent.console.console import Console, ConsoleDeps
 from hermes_agent.console.overview import Banner
-from hermes_agent.console.screen import Screen, pick_screen
-from hermes_agent.console.slash_commands import argument_values, known_sessions
-from hermes_agent.console.styled import Theme
+from hermes_agent.console.screen import Screen
 from hermes_agent.host import Host
 from hermes_agent.mcp.servers import McpServers
 from hermes_agent.memory.manager import MemoryManager
@@ -22,26 +21,38 @@ from hermes_agent.workspace.checkpoints import Checkpoints
 from hermes_agent.workspace.feature import ProcessNotices
 
 
-async def run_chat(host: Host, first: str | None, session_id: str | None, model: str | None) -> int:
+async def run_chat(
+    host: Host, first: str | None, session_id: str | None, model: str | None, opened: OpenedScreen | None = None
+) -> int:
     """Run a chat in the terminal and return the exit status.
 
     Args:
         first: a question to ask before the prompt; without a terminal the chat ends after it.
         session_id: the session to resume; None starts one.
         model: the model in place of the configured one.
+        opened: the screen, if it shows its prompt already.
     """
     host.service(McpServers).start()
     if not _is_written(host, "checkpoints", "enabled"):  # a chat keeps them unless the config says otherwise
         checkpoints = host.service(Checkpoints)
         checkpoints.limits = checkpoints.limits._replace(enabled=True)
     reads = sys.stdin.isatty()
+    sources = ChatSources(host.working_directory) if opened is None else opened.sources
+    sources.directory = host.working_directory
+
+    def screen(console: Console) -> Screen:
+        sources.console = console
+        return make_screen(host.config, host.home, sources, reads=reads) if opened is None else opened.screen
+
     try:
         console = Console(
             host.agent,
             host.slash,
             console_deps(host),
             banner=_banner(host),
-            make_screen=partial(_make_screen, host, reads),
+            make_screen=screen,
+            pastes=sources.pastes,
+            begin=(lambda console: None) if opened is None else opened.early.hand_over,
             session_id=session_id,
             model=model,
         )
@@ -89,32 +100,6 @@ def _banner(host: Host) -> Banner:
         hints=[*host.plugins.hints(), *start_warnings(host)],
         toolsets=toolsets,
     )
-
-
-def _make_screen(host: Host, reads: bool, console: Console) -> Screen:
-    setting = host.config.get
-
-    def make_live(theme: Theme) -> Screen:
-        # prompt_toolkit costs 100 ms to import
-        from hermes_agent.console.line_editor import CompletionSource, hint_for, input_buffer
-        from hermes_agent.console.live_screen import LiveScreen
-
-        source = CompletionSource(
-            commands=console.help_rows,
-            arguments=partial(argument_values, console, host.commands),
-            sessions=partial(known_sessions, console),
-            directory=host.working_directory,
-        )
-        return LiveScreen(
-            theme,
-            partial(input_buffer, host.home / "history", source),
-            lambda text: hint_for(text, console.help_rows),
-            editing_mode=str(setting("display.editing_mode")),
-            fold_paste=console.pastes.fold,
-        )
-
-    name = theme_name(setting("display.skin"))
-    return pick_screen(name, screen_reader=bool(setting("display.screen_reader")), make_live=make_live, reads=reads)
 
 
 def _is_written(host: Host, section: str, key: str) -> bool:

@@ -8,15 +8,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from hermes_agent.app.start import start_host, start_warnings
-from hermes_agent.console import OneShotOptions, answer_once
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.core.text import nearest_name
-from hermes_agent.host import Host
-from hermes_agent.mcp.servers import McpServers
-from hermes_agent.sessions import LOCAL
+
+if TYPE_CHECKING:
+    from hermes_agent.console.live_screen import LiveScreen
+    from hermes_agent.host import Host
 
 
 class ConversationRequest(NamedTuple):
@@ -57,20 +56,49 @@ def run(request: ConversationRequest) -> int:
     if request.directory is not None:
         _enter(request.directory)
     try:
-        host = start_host()
+        if question is None:
+            return _chat(request)
+        host, session_id = _load(request)
     except ConfigError as error:
         # 78 is for service managers; users and scripts expect 2
         raise UserError(error.message, hint=error.hint, exit_status=EXIT_USAGE) from error
+    text = " ".join([*(f"/{name.lstrip('/')}" for name in request.skills), question.strip()])
+    return asyncio.run(_ask_once(host, text, session_id, request))
+
+
+def _load(request: ConversationRequest) -> tuple[Host, str | None]:
+    """Return the host and the session to resume."""
+    from hermes_agent.app.start import start_host
+
+    host = start_host()
     _check_toolsets(host, request.toolsets)
     if request.max_turns is not None:
         host.agent.settings = replace(host.agent.settings, max_turns=request.max_turns)
-    session_id = _find_session(host, continue_last=request.continue_last, resume=request.resume)
-    if question is not None:
-        text = " ".join([*(f"/{name.lstrip('/')}" for name in request.skills), question.strip()])
-        return asyncio.run(_ask_once(host, text, session_id, request))
-    from hermes_agent.app.chat import run_chat  # one question needs none of it
+    return host, _find_session(host, continue_last=request.continue_last, resume=request.resume)
 
-    return asyncio.run(run_chat(host, request.first, session_id, request.model))
+
+def _chat(request: ConversationRequest) -> int:
+    """Run a chat; where the terminal can redraw, its prompt is shown before the agent is loaded."""
+    from hermes_agent.app.first_prompt import ChatSources, OpenedScreen, make_screen, run_with_prompt
+
+    opened: OpenedScreen | None = None
+
+    async def chat(loaded: tuple[Host, str | None]) -> int:
+        from hermes_agent.app.chat import run_chat
+
+        return await run_chat(loaded[0], request.first, loaded[1], request.model, opened)
+
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from hermes_agent import config
+
+        home = config.hermes_home()
+        config.make_home(home)
+        sources = ChatSources(Path.cwd())
+        screen = make_screen(config.load(home), home, sources)
+        if screen.is_live:
+            opened = OpenedScreen(cast("LiveScreen", screen), sources)
+            return run_with_prompt(opened, lambda: _load(request), chat)
+    return asyncio.run(chat(_load(request)))
 
 
 def _one_question_option(request: ConversationRequest) -> str:
@@ -108,6 +136,10 @@ def _check_toolsets(host: Host, names: Sequence[str]) -> None:
 
 async def _ask_once(host: Host, question: str, session_id: str | None, request: ConversationRequest) -> int:
     """Answer one question on stdout; everything else goes to stderr."""
+    from hermes_agent.app.start import start_warnings
+    from hermes_agent.console.output import OneShotOptions, answer_once
+    from hermes_agent.mcp.servers import McpServers
+
     warnings = () if request.quiet else start_warnings(host)
     for warning in warnings:
         print(f"hermes: {warning}", file=sys.stderr)
@@ -133,6 +165,8 @@ async def _ask_once(host: Host, question: str, session_id: str | None, request: 
 def _find_session(host: Host, *, continue_last: bool, resume: str | None) -> str | None:
     if not continue_last and resume is None:
         return None
+    from hermes_agent.sessions import LOCAL
+
     transcript = host.open_transcript()
     try:
         if resume is not None:

@@ -27,7 +27,7 @@ from hermes_agent.console.input import (
 from hermes_agent.console.overview import Banner, Status, banner_lines, status_line
 from hermes_agent.console.screen import Screen
 from hermes_agent.console.slash_commands import ConsoleCommands
-from hermes_agent.console.styled import DEFAULT_THEME, THEMES, printable
+from hermes_agent.console.styled import printable
 from hermes_agent.console.transcript_view import TranscriptView
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, ToolFailed, UserError
 from hermes_agent.core.messages import fold
@@ -59,7 +59,6 @@ class ConsoleDeps(NamedTuple):
     background: Callable[[str], int] = lambda session_id: 0
     """Returns the number of background processes and subagents of a session."""
     has_local_files: bool = True
-    theme: str = DEFAULT_THEME
 
 
 class Console:
@@ -67,6 +66,8 @@ class Console:
 
     Args:
         make_screen: makes the screen; called once, when the console runs.
+        pastes: the long pastes of the screen.
+        begin: called as the console begins to read: it gives the console what the user sent before.
     """
 
     def __init__(
@@ -77,6 +78,8 @@ class Console:
         *,
         banner: Banner,
         make_screen: Callable[[Console], Screen],
+        pastes: PasteStore,
+        begin: Callable[[Console], None] = lambda console: None,
         session_id: str | None = None,
         model: str | None = None,
     ) -> None:
@@ -84,12 +87,13 @@ class Console:
         self.slash = slash
         self.deps = deps
         self.model = model
-        self.pastes = PasteStore(deps.directory)
+        self.pastes = pastes
         self.skill_rows: list[HelpRow] = []
         self.conversation: Conversation | None = None
         self.screen: Screen
         self.view: TranscriptView
         self._make_screen = make_screen
+        self._begin = begin
         self._banner = banner
         self._session_id = session_id
         self._queue = InputQueue(self._on_injected)
@@ -170,6 +174,7 @@ class Console:
 
     async def _read_input(self) -> None:
         try:
+            self._begin(self)  # at once before the screen gives its input to the console
             await self.screen.run(self)
         finally:
             self._is_leaving = True
@@ -466,8 +471,3 @@ class Console:
 def is_leaving(line: str) -> bool:
     """Return whether a typed line asks to leave without being a command."""
     return line.strip().lower() in LEAVE
-
-
-def theme_name(configured: object) -> str:
-    """Return the theme for the setting `display.skin`; an unknown name gives the default."""
-    return str(configured) if configured in THEMES else DEFAULT_THEME

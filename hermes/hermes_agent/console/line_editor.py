@@ -8,17 +8,19 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
-from hermes_agent.commands import HelpRow
 from hermes_agent.console.menus import match_rank
 from hermes_agent.core.redaction import redactor
 from hermes_agent.system.files import PRIVATE
+
+if TYPE_CHECKING:
+    from hermes_agent.commands import HelpRow
 
 MAX_FILES = 20_000
 """Files that `@` offers at most."""
@@ -35,7 +37,7 @@ class CompletionSource(NamedTuple):
     arguments: Callable[[str], list[tuple[str, str]]]
     """Returns the values, with descriptions, for the argument of the command of that name."""
     sessions: Callable[[], list[tuple[str, str]]]
-    directory: Path
+    directory: Callable[[], Path]
 
 
 class ChatCompleter(Completer):
@@ -78,7 +80,7 @@ class ChatCompleter(Completer):
 
     def _list_files(self) -> list[str]:
         if time.monotonic() - self._listed_at > FILES_TTL_S:
-            self._files, self._listed_at = list_files(self._source.directory), time.monotonic()
+            self._files, self._listed_at = list_files(self._source.directory()), time.monotonic()
         return self._files
 
 

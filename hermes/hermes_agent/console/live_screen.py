@@ -11,7 +11,7 @@ import contextlib
 import sys
 import termios
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from prompt_toolkit.application import Application
@@ -33,12 +33,11 @@ from prompt_toolkit.layout import (
     VerticalAlign,
     Window,
 )
-from prompt_toolkit.output.color_depth import ColorDepth
-from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
+from hermes_agent.console.frame_output import FrameOutput, color_depth
 from hermes_agent.console.live_keys import InputKeys, MenuKeys
 from hermes_agent.console.menus import Menu, MenuAnswer
 from hermes_agent.console.screen import PROMPT, InputHandler
@@ -48,7 +47,6 @@ KEPT_LINES = 400
 """Finished lines that are written again after the terminal was resized."""
 RESIZE_DELAY_S = 0.05
 MAX_COMPLETION_ROWS = 7
-_BEGIN_UPDATE, _END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
 
 
 class LiveScreen:
@@ -88,9 +86,10 @@ class LiveScreen:
         self._finished: deque[Line] = deque(maxlen=KEPT_LINES)
         self._live: Sequence[Line] = ()
         self._status: Line = ()
-        self._output = _FrameOutput.of_terminal(theme)
+        self._output = FrameOutput.of_terminal(theme)
         self.buffer = make_buffer(self._accept)
         self.answer_buffer = Buffer(multiline=False, accept_handler=self._accept_answer, name="answer")
+        self._reading: asyncio.Task[None] | None = None
         self._app: Application[None] = self._application(EditingMode.VI if editing_mode == "vi" else EditingMode.EMACS)
 
     # -- Screen ------------------------------------------------------------------------------------------------
@@ -176,9 +175,24 @@ class LiveScreen:
         self._line_answer.set_result(answer)
         return True
 
+    async def begin(self, handler: InputHandler) -> None:
+        """Begin to read keys, and return when the prompt is shown; `run` goes on."""
+        self.handler = handler
+        self._reading = asyncio.ensure_future(self._read_keys())
+        shown = asyncio.Event()
+        self._app.after_render += lambda _: shown.set()
+        waiting = asyncio.ensure_future(shown.wait())
+        await asyncio.wait((waiting, self._reading), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+
     async def run(self, handler: InputHandler) -> None:
         """Read keys until `stop` is called; the terminal's mode is restored afterwards."""
         self.handler = handler
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._read_keys())
+        await self._reading
+
+    async def _read_keys(self) -> None:
         fd = sys.stdin.fileno()
         mode = termios.tcgetattr(fd)
         try:
@@ -200,7 +214,7 @@ class LiveScreen:
         """Use another theme from now on."""
         self.theme = theme
         self._app.style = Style(theme.rules())
-        self._output.depth = _depth(theme)
+        self._output.depth = color_depth(theme)
         self._app.renderer.reset()
         self.draw()
 
@@ -428,67 +442,3 @@ class _ChatApplication(Application[None]):
         if self._resizing is not None:
             self._resizing.cancel()
         self._resizing = asyncio.get_running_loop().call_later(RESIZE_DELAY_S, self._screen.on_resize)
-
-
-class _FrameOutput(Vt100_Output):
-    """An output that writes each frame at once."""
-
-    depth: ColorDepth = ColorDepth.DEPTH_4_BIT
-    _is_held = False
-
-    @classmethod
-    def of_terminal(cls, theme: Theme) -> _FrameOutput:
-        """Return the output of this process's terminal."""
-
-        def size() -> Size:
-            import shutil
-
-            columns, rows = shutil.get_terminal_size()
-            with contextlib.suppress(OSError, ValueError):
-                import os
-
-                columns, rows = os.get_terminal_size(sys.stdout.fileno())
-            return Size(rows=rows or 24, columns=columns or 80)
-
-        made = cls(sys.stdout, size, enable_cpr=False)
-        made.depth = _depth(theme)
-        return made
-
-    def get_default_color_depth(self) -> ColorDepth:
-        """Return the colours of the theme."""
-        return self.depth
-
-    @contextlib.contextmanager
-    def frame(self) -> Iterator[None]:
-        """Hold what is written while the block lasts, then write it at once."""
-        if self._is_held:
-            yield
-            return
-        self._is_held = True
-        try:
-            yield
-        finally:
-            self._is_held = False
-            if self._buffer:
-                self._buffer.insert(0, _BEGIN_UPDATE)
-                self._buffer.append(_END_UPDATE)
-            self.flush()
-
-    def flush(self) -> None:
-        """Write, unless a frame is being made."""
-        if not self._is_held:
-            super().flush()
-
-    def enable_bracketed_paste(self) -> None:
-        """Enable it, unless a frame is being made: then it is enabled already."""
-        if not self._is_held:
-            super().enable_bracketed_paste()
-
-    def disable_bracketed_paste(self) -> None:
-        """Disable it, unless a frame is being made."""
-        if not self._is_held:
-            super().disable_bracketed_paste()
-
-
-def _depth(theme: Theme) -> ColorDepth:
-    return ColorDepth.DEPTH_4_BIT if theme.has_colour else ColorDepth.DEPTH_1_BIT

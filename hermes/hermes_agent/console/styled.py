@@ -260,6 +260,12 @@ THEMES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 DEFAULT_THEME = "dark"
 
+
+def theme_name(configured: object) -> str:
+    """Return the theme for the setting `display.skin`; an unknown name gives the default."""
+    return str(configured) if configured in THEMES else DEFAULT_THEME
+
+
 _COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _ATTRIBUTES = {"bold": "1", "italic": "3", "underline": "4", "reverse": "7", "strike": "9"}
 _COLOURLESS = {"bold", "italic", "underline", "reverse", "strike"}

@@ -110,7 +110,7 @@ async def _ask_and_close(host: Host, question: str) -> int:
     try:
         if not question:
             return EXIT_OK
-        from hermes_agent.console import answer_once
+        from hermes_agent.console.output import answer_once
 
         print(f"\n> {question}")
         status = await answer_once(host.agent, host.slash, question)
