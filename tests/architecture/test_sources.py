@@ -208,7 +208,7 @@ def _is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-MOST_FILES = 445
+MOST_FILES = 487
 """Modules of the package; the number may fall."""
 
 

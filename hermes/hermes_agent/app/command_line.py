@@ -63,7 +63,7 @@ MODULES = {
     "send": "cli.gateway:add_send",
     "sessions": "cli.sessions:add_sessions",
     "setup": "setup.command:add_setup",
-    "skills": "cli.features:add_skills",
+    "skills": "skills.command:add_skills",
     "state": "cli.home:add_state",
     "tools": "cli.tools:add_tools",
 }

@@ -25,6 +25,7 @@ from hermes_agent.core.text import shorten
 from hermes_agent.core.untrusted import find_injection
 from hermes_agent.hooks import HookBus
 from hermes_agent.skills.skill_file import (
+    HUB,
     LocalSkill,
     SkillFile,
     SkillFolder,
@@ -32,6 +33,7 @@ from hermes_agent.skills.skill_file import (
     fits_platform,
     fits_tools,
 )
+from hermes_agent.system.files import JsonFile
 from hermes_agent.system.processes import run, tool_environment
 from hermes_agent.tools import current_scope
 
@@ -325,6 +327,12 @@ class SkillLibrary:
             reused=count > 1,
             reuse_after_patch=None,
         )
+
+    def origin(self, skill: LocalSkill) -> str:
+        """Return where a skill of the home was installed from, or "" if it was not."""
+        rows = JsonFile(self.directory / HUB / "lock.json").read().get("installed") or {}
+        row = rows.get(skill.place)
+        return str(row.get("source") or "") if isinstance(row, dict) else ""
 
     def _provenance(self, path: Path, plugin: str) -> str:
         if plugin:

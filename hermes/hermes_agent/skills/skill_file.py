@@ -237,6 +237,8 @@ def missing_variables(document: SkillFile, has_value: Callable[[str], bool]) -> 
 logger = logging.getLogger(__name__)
 
 SKILL_FILE = "SKILL.md"
+HUB = ".hub"
+"""Folder below `skills/` with taps, the lock and earlier states; the library does not look into it."""
 MAX_DEPTH = 4
 """Levels below a root at which a skill may be."""
 MAX_SKILLS = 2_000

@@ -1,12 +1,8 @@
-"""`hermes cron`, `hermes memory` and `hermes skills`.
-
-They manage scheduled jobs, select the memory provider, and list the skills of the home and its plugins.
-"""
+"""`hermes cron` and `hermes memory`: scheduled jobs, and the memory provider."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import time
@@ -22,7 +18,6 @@ from hermes_agent.app.cli.command import (
     ensure_home,
     loaded_host,
     print_json,
-    print_rows,
 )
 from hermes_agent.config import hermes_home, load
 from hermes_agent.config.load import section
@@ -363,57 +358,3 @@ def _save_value(name: str, value: str) -> None:
     from hermes_agent.compat.config import save_env_value
 
     save_env_value(name, value)
-
-
-SKILL_COLUMNS = ("name", "source", "status", "description")
-
-skills_command = CliSubcommand("skills", "list and show skills")
-add_skills = skills_command.add
-
-
-@skills_command.action("list", "every skill, those of plugins too", JSON)
-def _list_skills(args: Args) -> int:
-    from hermes_agent.skills import SkillLibrary
-
-    with loaded_host() as host:
-        library = host.service(SkillLibrary)
-        offered = {skill.place for skill in library.offered("cli")}
-        rows = [
-            (
-                skill.name,
-                skill.category or "home",
-                "offered" if skill.place in offered else "not offered",
-                skill.document.description,
-            )
-            for skill in library.all_skills()
-            if not skill.flat
-        ]
-        rows += [(name, "plugin", "by name", skill.description) for name, skill in sorted(host.plugin_skills.items())]
-    if args.json:
-        return print_json([dict(zip(SKILL_COLUMNS, row, strict=True)) for row in rows])
-    if not rows:
-        print(f"No skills. Those of this home go to {library.directory}/NAME/SKILL.md.")
-    print_rows(rows)
-    return EXIT_OK
-
-
-@skills_command.action(
-    "show",
-    "what the model is given when it opens a skill",
-    argument("name", metavar="NAME", help="name, category/name, or plugin:name"),
-    argument("file", metavar="FILE", nargs="?", default="", help="a file of the skill"),
-    JSON,
-)
-def _show_skill(args: Args) -> int:
-    from hermes_agent.skills import SkillLibrary
-    from hermes_agent.skills.feature import SkillView
-
-    with loaded_host() as host:
-        shown = json.loads(SkillView(host.service(SkillLibrary)).view(args.name, args.file, platform="cli"))
-    if not shown["success"]:
-        more = shown.get("available_skills") or shown.get("matches") or []
-        raise UserError(shown["error"], hint=f"{shown.get('hint', '')} {', '.join(more)}".strip())
-    if args.json:
-        return print_json(shown)
-    print(shown["content"].rstrip("\n"))
-    return EXIT_OK

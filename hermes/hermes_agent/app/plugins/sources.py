@@ -196,7 +196,7 @@ def fetch_git(source: PluginSource, target: Path, tell: Callable[[bytes], None] 
             f"{source.label} is fetched with the program git, which is not there", hint="Install git, and try again."
         )
     target.mkdir(parents=True)
-    git = _Git(program, target, tell)
+    git = GitProgram(program, target, tell)
     git("init", "--quiet", "--template=", why=source)
     progress = ("--progress",) if tell else ("--quiet",)
     git("fetch", "--depth=1", "--no-tags", *progress, "--", source.location, source.ref or "HEAD", why=source)
@@ -206,29 +206,61 @@ def fetch_git(source: PluginSource, target: Path, tell: Callable[[bytes], None] 
     return commit
 
 
-class _Git:
-    """The program `git` with a fixed configuration, in one directory."""
+class GitProgram:
+    """The program `git` with a fixed configuration, in one directory.
 
-    def __init__(self, program: str, directory: Path, tell: Callable[[bytes], None] | None) -> None:
+    Args:
+        max_bytes: largest file that git may write, such as a pack; None for no limit.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        directory: Path,
+        tell: Callable[[bytes], None] | None = None,
+        *,
+        max_bytes: int | None = None,
+        limit_s: float = LIMIT_S,
+    ) -> None:
         self._program, self._directory, self._tell = program, directory, tell
+        self._max_bytes, self._limit_s = max_bytes, limit_s
 
     def __call__(self, *arguments: str, why: PluginSource) -> str:
+        """Run git and return its output.
+
+        Raises:
+            UserError: it fails, or exceeds a limit.
+        """
+        return self.read(*arguments, why=why).decode("utf-8", "replace")
+
+    def read(self, *arguments: str, why: PluginSource, stdin: bytes = b"", kept_bytes: int = KEPT_BYTES) -> bytes:
+        """Run git and return its output as bytes, of at most `kept_bytes`."""
         settings = [part for setting in _CONFIG for part in ("-c", setting)]
+        argv = [self._program, *settings, *arguments]
+        if self._max_bytes is not None:  # the limit of the kernel holds for the pack while it is received
+            argv = ["/bin/sh", "-c", 'ulimit -f "$0" && exec "$@"', str(self._max_bytes // 512), *argv]
         done = run(
-            [self._program, *settings, *arguments],
+            argv,
             cwd=self._directory,
             env=_environment(os.environ),
-            timeout_s=LIMIT_S,
-            output_limit_bytes=KEPT_BYTES,
+            timeout_s=self._limit_s,
+            output_limit_bytes=kept_bytes,
             cancelled=threading.Event(),
             on_output=self._tell,
+            stdin=stdin,
         )
         text = done.output.decode("utf-8", "replace")
         if done.timed_out:
-            raise UserError(f"{why.label} was not fetched within {LIMIT_S:g} s", hint="Try again later.")
+            raise UserError(f"{why.label} was not fetched within {self._limit_s:g} s", hint="Try again later.")
+        if done.exit_code != 0 and self._max_bytes is not None and _TOO_LARGE.search(text):
+            size = f"{self._max_bytes // 1024 // 1024} MB"
+            raise UserError(f"{why.label} cannot be fetched: it is larger than {size}", hint="Fetch a smaller one.")
         if done.exit_code != 0:
             raise UserError(f"{why.label} cannot be fetched: {_last_line(text)}", hint=_hint(text, why))
-        return text
+        return done.output
+
+
+_TOO_LARGE = re.compile(r"File too large|died of signal 25|signal 25|pack exceeds maximum")
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:

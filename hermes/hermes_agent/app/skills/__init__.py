@@ -1,0 +1,1 @@
+"""The administration of skills: taps, installation, and `hermes skills`."""
