@@ -19,7 +19,7 @@ from hermes_agent.agent.system_prompt import FolderInstructions
 from hermes_agent.agent.transcript_writer import History, MessageCache, SentTexts, TurnRecorder
 from hermes_agent.agent.turn import run_turn
 from hermes_agent.agent.turn_context import ConversationModel, RepeatedCalls, SessionRef, TurnContext, TurnState
-from hermes_agent.agent.turn_start import InterruptedTurn, load_interrupted_turn
+from hermes_agent.agent.turn_start import InterruptedTurn, check_results, load_interrupted_turn, user_message_of
 from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions, ToolDefinitions
 from hermes_agent.core.errors import UnsupportedOption
 from hermes_agent.core.messages import Content, Message, Notice, TurnEvent, TurnFinished, Usage, assistant_text, new_id
@@ -178,6 +178,8 @@ class Conversation:
         """
         async with self._turn_lock:
             await self._check(options)
+            if options.continuation and self.is_stored:
+                content = user_message_of(self._history.messages)
             turn = self._new_turn(mask_content(content), options)
             turn.known_results = known or {}
             with self._running(turn):  # from here on it can be interrupted
@@ -215,7 +217,7 @@ class Conversation:
         has_turn = await call_transcript("has_turn", self.session_id, since=since)
         if has_turn and (text := assistant_text(await call_transcript("messages", self.session_id, after=since))):
             yield TurnFinished(text, "answered", Usage(), self.model)
-        elif content:
+        elif content or options.continuation:
             async with contextlib.aclosing(self.turn(content, options=options)) as events:
                 async for event in events:
                     yield event
@@ -266,7 +268,13 @@ class Conversation:
         """Raise UnsupportedOption if the model does not support an option."""
         found = find_unsupported_option(self.model_state.chosen, options)
         wanted = options.tool_name
-        if found is None and wanted and all(t["function"]["name"] != wanted for t in await self.tools()):
+        if options.continuation and self.is_stored:
+            check_results(self._history.messages, options.continuation)
+        if (
+            found is None
+            and wanted
+            and not any(t["function"]["name"] == wanted for t in options.with_tools(await self.tools()))
+        ):
             found = "tool_choice", f"it is offered no tool {wanted!r}"
         if found is not None:
             name, why = found

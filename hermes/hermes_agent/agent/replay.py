@@ -90,6 +90,8 @@ async def _replay_turn(transcript: Transcript, turn: StoredTurn, prompt: str) ->
         return ReplayResult(turn.id, len(turn.requests), problem=NOT_STORED)
     messages = transcript.messages(turn.session_id, after=turn.before, upto=turn.upto)
     first = next((i for i, m in enumerate(messages) if m.role == "assistant"), len(messages))
+    if messages and messages[0].role == "tool":
+        return ReplayResult(turn.id, len(turn.requests), problem="it continues with results of a caller's tools")
     if not first:
         return ReplayResult(turn.id, len(turn.requests), problem="it has no user message")
     client = _RecordedClient(messages[first:], turn, compactions)

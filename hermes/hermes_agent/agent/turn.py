@@ -79,7 +79,8 @@ async def run_turn(
             await context.history.commit()
             await _track_answer(turn)
             model = turn.model or context.model.name
-            yield TurnFinished(turn.text, turn.end, turn.usage, model, turn.id, turn.finish_reason)
+            ended = (turn.finish_reason, turn.caller_calls)
+            yield TurnFinished(turn.text, turn.end, turn.usage, model, turn.id, *ended)
         except UserError as error:
             state, failure = "failed", f": {error.message}"
             raise
@@ -121,7 +122,8 @@ async def _steps(
     context = turn.context
     if context.discovered is not None:
         await context.discovered()
-    tools = ToolDefinitions() if turn.options.tool_choice == "none" else await context.load_definitions()
+    is_without = turn.options.tool_choice == "none"
+    tools = ToolDefinitions() if is_without else turn.options.with_tools(await context.load_definitions())
     valid = [*(t["function"]["name"] for t in tools), *tools.searchable]
     if cut is not None:
         async with contextlib.aclosing(ToolStep(turn, cut.calls, valid, cut.first_place).events()) as events:
@@ -148,6 +150,8 @@ async def _loop(
                 else:
                     yield item
         assert answer is not None
+        if turn.caller_calls:
+            return
         if not answer.message.tool_calls:
             if nudge := await _nudge(turn, answer.message.text):
                 context.history.add(Message("user", nudge))
@@ -275,10 +279,7 @@ async def _model_step(
                     turn.usage += item.usage
                     turn.model = item.model
                     turn.record_answer(item)
-                    words, cut = item.message.content, _is_cut(turn, item)
-                    if reminder or cut:
-                        # the calls of the last answer do not run: they are dropped, with their provider's signatures
-                        item = replace(item, message=Message("assistant", words or (CUT_ANSWER if cut else "")))
+                    words, item = item.message.content, _kept_answer(turn, item, reminder)
                     context.history.record.add_usage(_usage(turn, item, time.monotonic() - began))
                     context.history.add(item.message, item.usage)
                     turn.add_text(redactor.mask_known(text_content(words)))
@@ -312,6 +313,16 @@ def _uncounted_notice(context: TurnContext) -> str:
     model.uncounted = (model.provider, model.name)
     logger.warning("%s: its calls are not counted", why)
     return f"{why[:1].upper()}{why[1:]}: its calls are not counted."
+
+
+def _kept_answer(turn: TurnState, answer: ModelAnswer, reminder: str) -> ModelAnswer:
+    """Return the answer with the calls that run, here or at the caller."""
+    cut = _is_cut(turn, answer)
+    if reminder or cut:
+        # the calls of the last answer do not run: they are dropped, with their provider's signatures
+        words = answer.message.content
+        return replace(answer, message=Message("assistant", words or (CUT_ANSWER if cut else "")))
+    return turn.keep_caller_calls(answer) if turn.options.tools else answer
 
 
 def _is_cut(turn: TurnState, answer: ModelAnswer) -> bool:

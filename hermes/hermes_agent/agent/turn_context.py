@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,7 +15,8 @@ from hermes_agent.agent.session_lifecycle import TitleWriter
 from hermes_agent.agent.settings import AgentSettings, UsageCap, usage_caps
 from hermes_agent.agent.transcript_writer import History
 from hermes_agent.contracts.model_client import NO_OPTIONS, ModelAnswer, ModelClient, RequestOptions, ToolDefinitions
-from hermes_agent.core.messages import Content, FinishReason, Message, TurnEnd, Usage, text_content
+from hermes_agent.core.messages import Content, FinishReason, Message, ToolCall, TurnEnd, Usage, text_content
+from hermes_agent.core.redaction import redactor
 from hermes_agent.hooks import HookBus, HookResult
 from hermes_agent.hooks.bus import AnswerSpill
 from hermes_agent.memory.manager import MemoryManager
@@ -344,6 +345,8 @@ class TurnState:
     """Requests that the model answered."""
     request_id: str = ""
     """Id of the last request."""
+    caller_calls: tuple[ToolCall, ...] = ()
+    """Calls of the caller's tools, with which the turn ends."""
 
     @property
     def id(self) -> str:
@@ -371,9 +374,28 @@ class TurnState:
         self.answers += 1
         self.finish_reason = FINISHED.get(answer.finish_reason, "stop")
 
+    def keep_caller_calls(self, answer: ModelAnswer) -> ModelAnswer:
+        """Return an answer that calls tools of the caller without its other calls: those do not run.
+
+        The model makes the other calls again if it still needs them, once it has the caller's results.
+        """
+        message, names = answer.message, self.options.tool_names
+        kept = tuple(call for call in message.tool_calls if call.name in names)
+        if not kept:
+            return answer
+        self.caller_calls, self.finish_reason = tuple(map(_masked_call, kept)), "tool_calls"
+        if len(kept) < len(message.tool_calls):  # without its extras, which sign all calls
+            answer = replace(answer, message=Message("assistant", message.content, kept))
+        return answer
+
     def add_text(self, text: str) -> None:
         """Add to the reply."""
         self.text = "\n\n".join(t for t in (self.text, text) if t)
+
+
+def _masked_call(call: ToolCall) -> ToolCall:
+    """Return a call that leaves the agent, without known secrets."""
+    return replace(call, arguments=redactor.mask_known(call.arguments))
 
 
 WRITERS = frozenset({"write_file", "patch"})

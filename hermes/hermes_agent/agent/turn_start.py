@@ -16,6 +16,7 @@ from typing import Any
 from hermes_agent.agent.transcript_writer import LOST_RESULT
 from hermes_agent.agent.turn_context import Interrupted, TurnContext, TurnState
 from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, TextPart
+from hermes_agent.core.errors import UnsupportedOption
 from hermes_agent.core.messages import Content, Message, ToolCall, assistant_text, text_content
 from hermes_agent.core.redaction import StreamMask
 from hermes_agent.core.untrusted import mark_untrusted
@@ -219,6 +220,7 @@ async def start_turn(turn: TurnState, cut: InterruptedTurn | None) -> None:
     """
     context = turn.context
     first = not context.history.messages
+    is_continued = bool(turn.options.continuation) and context.session.is_stored
     _track_message(turn)
     if cut is None:
         note = context.history.record.turn_record(turn.id)
@@ -230,7 +232,7 @@ async def start_turn(turn: TurnState, cut: InterruptedTurn | None) -> None:
         await context.call_hook(turn.session_hook, **turn.hook_keywords())
     if cut is None:
         add_injected(turn)
-    place = len(context.history.messages) if cut is None else turn.place()
+    place = len(context.history.messages) if cut is None and not is_continued else turn.place()
     if place >= 0:  # otherwise a compaction removed the message, and nothing can be added to it
         plugin, known = await recall(context, turn.content)
         await track_recalled(context, plugin, known)
@@ -240,8 +242,43 @@ async def start_turn(turn: TurnState, cut: InterruptedTurn | None) -> None:
             context.history.set_sent_text(
                 place, "\n\n".join([turn.content, *(text for _, text in added)]), [name for name, _ in added]
             )
-    if cut is None:
+    if cut is None and not is_continued:
         context.history.add(Message("user", turn.content))
+    if cut is None:
+        for message in new_messages(turn.options.continuation) if is_continued else turn.options.continuation:
+            _track_result(turn, message)
+            context.history.add(message)
+
+
+def new_messages(continuation: Sequence[Message]) -> Sequence[Message]:
+    """Return the results at the end of a continuation: a stored session has what came before them."""
+    calls = [i for i, message in enumerate(continuation) if message.role != "tool"]
+    return continuation[calls[-1] + 1 :] if calls else continuation
+
+
+def check_results(history: Sequence[Message], continuation: Sequence[Message]) -> None:
+    """Raise UnsupportedOption if the new results are not those of the calls with which a session ended."""
+    waiting = {call.id for call in history[-1].tool_calls} if history else set()
+    given = {message.tool_call_id for message in new_messages(continuation)}
+    if not given or given != waiting:
+        expected = f"the results of {', '.join(sorted(waiting))}" if waiting else "no results"
+        found = ", ".join(sorted(given)) or "none"
+        raise UnsupportedOption("messages", f"The session waits for {expected}; the request has those of {found}.")
+
+
+def user_message_of(history: Sequence[Message]) -> Content:
+    """Return the last message of the user, to which results of the caller's tools belong."""
+    return next((message.content for message in reversed(history) if message.role == "user"), "")
+
+
+def _track_result(turn: TurnState, message: Message) -> None:
+    context = turn.context
+    if context.taint is None:
+        return
+    if message.role == "assistant":
+        context.taint.add_quoted_answer(context.session.id, message.text)
+    else:
+        context.taint.add_user_text(context.session.id, mark_untrusted(message.text, "a result of the caller's tool"))
 
 
 def add_injected(turn: TurnState) -> None:

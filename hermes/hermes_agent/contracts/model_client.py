@@ -61,11 +61,29 @@ class RequestOptions:
     """`none`: no tool is offered. `required` or a function: holds for the first request, so that the turn can end."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Additional options by their names in chat completions: `top_p`, `stop`, `seed`, …"""
+    tools: Sequence[dict[str, Any]] = ()
+    """Tools of the caller, in the form of chat completions. A call of one ends the turn; the caller runs it."""
+    continuation: Sequence[Message] = ()
+    """What followed the user message: calls of the caller's tools with their results. The turn continues after it."""
 
     def values(self) -> dict[str, Any]:
         """Return the options that are set, by their names in chat completions."""
         own = {"max_tokens": self.max_tokens, "temperature": self.temperature, "tool_choice": self.tool_choice}
         return {**{name: value for name, value in own.items() if value is not None}, **self.extra}
+
+    @property
+    def tool_names(self) -> frozenset[str]:
+        """The names of the caller's tools."""
+        return frozenset(tool["function"]["name"] for tool in self.tools)
+
+    def with_tools(self, own: ToolDefinitions) -> ToolDefinitions:
+        """Return the agent's tools and those of the caller; the caller's replaces one of the same name."""
+        if not self.tools:
+            return own
+        names = self.tool_names
+        both = ToolDefinitions([*(tool for tool in own if tool["function"]["name"] not in names), *self.tools])
+        both.searchable = tuple(name for name in own.searchable if name not in names)
+        return both
 
     @property
     def tool_name(self) -> str:

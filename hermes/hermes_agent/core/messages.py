@@ -175,7 +175,7 @@ its own sentence, because the model repeated itself or reached a limit of the op
 """
 
 
-FinishReason = Literal["stop", "length", "content_filter"]
+FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
 """Why an answer ended, in the terms of chat completions.
 
 `stop`: the model finished. `length`: a limit of tokens or steps. `content_filter`: the provider withheld the rest.
@@ -242,7 +242,9 @@ class TurnFinished:
     turn_id: str = ""
     """Stays the same when an interrupted turn resumes."""
     finish_reason: FinishReason = "stop"
-    """How the last answer of the model ended."""
+    """How the last answer of the model ended; `tool_calls`: with calls of the caller's tools."""
+    calls: tuple[ToolCall, ...] = ()
+    """Calls of the caller's tools, which the caller runs."""
 
     @property
     def reply_finish_reason(self) -> FinishReason:

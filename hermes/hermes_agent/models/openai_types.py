@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from openai.types.responses import (
         ResponseFunctionCallArgumentsDeltaEvent as ResponseFunctionCallArgumentsDeltaEvent,
     )
+    from openai.types.responses import ResponseFunctionCallArgumentsDoneEvent as ResponseFunctionCallArgumentsDoneEvent
     from openai.types.responses import ResponseFunctionToolCall as ResponseFunctionToolCall
     from openai.types.responses import ResponseFunctionToolCallParam as ResponseFunctionToolCallParam
     from openai.types.responses import ResponseIncompleteEvent as ResponseIncompleteEvent

@@ -360,7 +360,7 @@ class _Exchange:
     async def _command(self) -> AnswerSource | None:
         """Return the command in the message, or None. The message of a skill replaces the message."""
         slash, session_id = self._slash, self._slot.session_id
-        if slash is None or session_id is None:
+        if slash is None or session_id is None or self._request.options.continuation:
             return None
         line = plain_text(self._request.content)
         meaning = await slash.resolve(line, where="http", session_id=session_id, platform=PLATFORM)

@@ -23,6 +23,8 @@ from hermes_agent.models.openai_types import (
     ChatCompletionMessageFunctionToolCall,
     Choice,
     ChoiceDelta,
+    ChoiceDeltaToolCall,
+    ChoiceDeltaToolCallFunction,
     ChunkChoice,
     Function,
     JsonObject,
@@ -41,8 +43,11 @@ USER_PARTS = ("text", "image_url", "input_audio", "file")
 IMAGE_SCHEMES = ("http://", "https://", "data:image/")
 
 
-def read_messages(given: Any) -> tuple[str, list[Message]]:
+def read_messages(given: Any, *, continues: bool = False) -> tuple[str, list[Message]]:
     """Return the instructions (joined system and developer messages) and the other messages.
+
+    Args:
+        continues: whether the first messages may be results of calls that the session has.
 
     Raises:
         HttpError: 400 with the path of the part and the expected value.
@@ -68,7 +73,8 @@ def read_messages(given: Any) -> tuple[str, list[Message]]:
             open_calls = {call.id for call in message.tool_calls}
             messages.append(message)
         elif role == "tool":
-            messages.append(_tool(value, at, open_calls))
+            in_session = continues and all(message.role == "tool" for message in messages)
+            messages.append(_tool(value, at, None if in_session else open_calls))
         else:
             raise bad_request(f"{at}.role: expected system, developer, user, assistant or tool", f"{at}.role")
     if open_calls:
@@ -106,11 +112,13 @@ def _word(value: Any, at: str, *, may_be_empty: bool = False) -> str:
     return value
 
 
-def _tool(value: dict[str, Any], at: str, open_calls: set[str]) -> Message:
+def _tool(value: dict[str, Any], at: str, open_calls: set[str] | None) -> Message:
+    """Return a result. `open_calls`: the calls without one; None: the session has them."""
     call = value.get("tool_call_id")
-    if not isinstance(call, str) or call not in open_calls:
+    if not isinstance(call, str) or not (call if open_calls is None else call in open_calls):
         raise bad_request(f"{at}.tool_call_id: no call of the message before has this id", f"{at}.tool_call_id")
-    open_calls.discard(call)
+    if open_calls is not None:
+        open_calls.discard(call)
     return Message("tool", text_content(_content(value.get("content"), at, ("text",))), tool_call_id=call)
 
 
@@ -176,7 +184,7 @@ class ChatRequest:
     model: str
     """Model name in the request; default: the first name of the agent's model."""
     content: Content
-    """The last message, which is the user message of the turn."""
+    """The last user message, which is that of the turn; "" if the session has it."""
     history: tuple[Message, ...]
     """The messages before it, without system messages."""
     instructions: str
@@ -225,18 +233,28 @@ def read_chat_request(body: bytes, models: Collection[str]) -> ChatRequest:
     return replace(read_chat_values(value, models, options), names=names)
 
 
-def read_chat_values(value: dict[str, Any], models: Collection[str], options: RequestOptions) -> ChatRequest:
-    """Check the values of a body; arguments and errors as in `read_chat_request`."""
+def read_chat_values(
+    value: dict[str, Any], models: Collection[str], options: RequestOptions, *, continues: bool = False
+) -> ChatRequest:
+    """Check the values of a body; arguments and errors as in `read_chat_request` and `read_messages`."""
     model = _model(value.get("model"), models)
     stream, store = _flag(value, "stream") or False, _flag(value, "store")
     include_usage = _include_usage(value.get("stream_options"), stream)
-    instructions, messages = read_messages(value.get("messages"))
-    if not messages or messages[-1].role != "user":
-        raise bad_request("the last message must be a user message, which the agent answers", "messages")
-    last = messages[-1].content
-    if not text_content(last).strip() and not (isinstance(last, list) and any(p["type"] != "text" for p in last)):
+    instructions, messages = read_messages(value.get("messages"), continues=continues)
+    if not messages or messages[-1].role not in ("user", "tool"):
+        raise bad_request(
+            "the last message must be a user message, which the agent answers, or the result of a call", "messages"
+        )
+    asked = max((i for i, message in enumerate(messages) if message.role == "user"), default=-1)
+    if asked < 0 and not continues:
+        raise bad_request("there is no user message to which the results belong", "messages")
+    if continuation := tuple(messages[asked + 1 :]):
+        options = replace(options, continuation=continuation)
+    last = messages[asked].content if asked >= 0 else ""
+    has_parts = isinstance(last, list) and any(part["type"] != "text" for part in last)
+    if not (continuation or has_parts or text_content(last).strip()):
         raise bad_request("the last message is empty", f"messages[{len(value['messages']) - 1}].content")
-    history = tuple(messages[:-1])
+    history = tuple(messages[: max(asked, 0)])
     return ChatRequest(model, last, history, instructions, stream, include_usage, store=store, options=options)
 
 
@@ -347,7 +365,17 @@ class ChatCompletionFormat:
 
     def full_body(self, end: TurnFinished) -> dict[str, Any]:
         """Return the object of an answer that is not streamed."""
-        message = ChatCompletionMessage(role="assistant", content=end.text, refusal=None)
+        message = ChatCompletionMessage(role="assistant", content=end.text or (None if end.calls else ""), refusal=None)
+        if end.calls:
+            message = ChatCompletionMessage(
+                **as_dict(message),
+                tool_calls=[
+                    ChatCompletionMessageFunctionToolCall(
+                        id=call.id, type="function", function=Function(name=call.name, arguments=call.arguments)
+                    )
+                    for call in end.calls
+                ],
+            )
         choice = Choice(index=0, message=message, logprobs=None, finish_reason=end.reply_finish_reason)
         return as_dict(
             ChatCompletion(
@@ -373,8 +401,20 @@ class ChatCompletionFormat:
         return self._before + json.dumps(text).encode("ascii") + self._after
 
     def last_chunk(self, end: TurnFinished) -> bytes:
-        """Return the end of a stream: the finish reason, the usage if requested, and `[DONE]`."""
-        out = self._chunk(ChoiceDelta(), end.reply_finish_reason)
+        """Return the end of a stream: calls, the finish reason, the usage if requested, and `[DONE]`."""
+        out = b""
+        if end.calls:
+            calls = [
+                ChoiceDeltaToolCall(
+                    index=index,
+                    id=call.id,
+                    type="function",
+                    function=ChoiceDeltaToolCallFunction(name=call.name, arguments=call.arguments),
+                )
+                for index, call in enumerate(end.calls)
+            ]
+            out = self._chunk(ChoiceDelta(tool_calls=calls), None)
+        out += self._chunk(ChoiceDelta(), end.reply_finish_reason)
         if self._include_usage:
             out += self._event([], {"usage": write_usage(end.usage)})
         return out + DONE

@@ -313,8 +313,9 @@ class _IdempotentAnswer:
             )
         if not isinstance(claimed, ClaimedMessage):
             finish: FinishReason = claimed.get("finish_reason") or "stop"
-            text = assistant_text(await self._messages_since(claimed))
-            return TurnFinished(text, "answered", Usage(), "", finish_reason=finish)
+            messages = await self._messages_since(claimed)
+            calls = messages[-1].tool_calls if finish == "tool_calls" and messages else ()
+            return TurnFinished(assistant_text(messages), "answered", Usage(), "", finish_reason=finish, calls=calls)
         is_done = False
         try:
             if "before" not in claimed.notes:

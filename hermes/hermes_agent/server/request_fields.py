@@ -13,6 +13,7 @@ refused  requests something that the agent does not support; only a neutral valu
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -108,10 +109,58 @@ def _tool_choice(value: Any, name: str) -> Any:
         return value
     function = value.get("function", value) if isinstance(value, dict) else None
     if isinstance(value, dict) and value.get("type", "function") != "function":
-        raise unsupported_field(name, "the agent offers all of its own functions, and no others")
+        raise unsupported_field(name, "the agent offers all of its own functions and the caller's, and no others")
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
         raise bad_request(f"{name}: expected none, auto, required or a function of the agent", name)
     return {"type": "function", "function": {"name": function["name"]}}
+
+
+_FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MOST_TOOLS = 128
+"""Tools of one request, as at OpenAI."""
+
+
+def read_tools(value: Any, name: str) -> tuple[dict[str, Any], ...]:
+    """Return the tools of the caller, in the form of chat completions.
+
+    Args:
+        value: `tools` of either API, or `functions`; a tool of the Responses API has its fields one level up.
+
+    Raises:
+        HttpError: 400 with the path and the expected value.
+    """
+    if value is None:
+        return ()
+    if not isinstance(value, list) or len(value) > MOST_TOOLS:
+        raise bad_request(f"{name}: expected a list of at most {MOST_TOOLS} functions", name)
+    found = tuple(_function(item, f"{name}[{i}]") for i, item in enumerate(value))
+    names = [tool["function"]["name"] for tool in found]
+    if twice := next((each for i, each in enumerate(names) if each in names[:i]), ""):
+        raise bad_request(f"{name}: two functions have the name {twice!r}", name)
+    return found
+
+
+def _function(item: Any, at: str) -> dict[str, Any]:
+    kind = item.get("type", "function") if isinstance(item, dict) else None
+    if isinstance(kind, str) and kind != "function":
+        raise unsupported_field(f"{at}.type", f"the agent runs no {kind[:40]!r}; only functions of the caller")
+    function = item.get("function", item) if isinstance(item, dict) else None
+    if not isinstance(function, dict) or kind is None:
+        raise bad_request(f"{at}: expected a function", at)
+    if not isinstance(function.get("name"), str) or not _FUNCTION_NAME.fullmatch(function["name"]):
+        raise bad_request(f"{at}.function.name: expected 1 to 64 letters, digits, `_` or `-`", f"{at}.function.name")
+    description, parameters = function.get("description"), function.get("parameters")
+    if not isinstance(description, str | None):
+        raise bad_request(f"{at}.function.description: expected text", f"{at}.function.description")
+    if not isinstance(parameters, dict | None):
+        raise bad_request(f"{at}.function.parameters: expected an object", f"{at}.function.parameters")
+    own: dict[str, Any] = {"name": function["name"]}
+    if description is not None:
+        own["description"] = description
+    own["parameters"] = parameters or {"type": "object", "properties": {}}
+    if isinstance(function.get("strict"), bool):
+        own["strict"] = function["strict"]
+    return {"type": "function", "function": own}
 
 
 # -- the tables --------------------------------------------------------------------------------------------------------
@@ -155,14 +204,13 @@ _LABELS = frozenset(
     }
 )
 _REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "tools": (([],), "the agent runs its own tools; add tools with a plugin"),
     "top_logprobs": ((0,), "the agent does not have them"),
     "service_tier": (("auto", "default"), "the agent does not choose it"),
     "moderation": ((), "the agent does not have it"),
 }
 
 CHAT = Fields(
-    frozenset({"model", "messages", "stream", "stream_options", "store"}),
+    frozenset({"model", "messages", "stream", "stream_options", "store", "tools"}),
     {
         "temperature": _TEMPERATURE,
         "top_p": _TOP_P,
@@ -182,7 +230,7 @@ CHAT = Fields(
     _LABELS,
     {
         **_REFUSED,
-        "functions": (([],), "the agent runs its own tools; add tools with a plugin"),
+        "functions": (([],), "send tools, which have a newer form"),
         "n": ((1,), "the agent gives one answer"),
         "logprobs": ((False,), "the agent does not have them"),
         "response_format": (({"type": "text"},), "the agent answers with text; ask for JSON in words"),
@@ -197,7 +245,7 @@ RESPONSES = Fields(
     frozenset(
         {
             *("model", "input", "instructions", "stream", "stream_options", "store", "previous_response_id"),
-            *("reasoning", "text"),
+            *("reasoning", "text", "tools"),
         }
     ),
     {
@@ -260,7 +308,8 @@ def options_of(value: Mapping[str, Any], fields: Fields) -> tuple[RequestOptions
         if found.setdefault(option.name, read) != read:
             raise bad_request(f"{field} and {names[option.name]} have different values: send one of them", field)
         names[option.name] = field
-    if not found:
+    tools = read_tools(value.get("tools"), "tools")
+    if not found and not tools:
         return NO_OPTIONS, names
     own = {name: found.pop(name, None) for name in ("max_tokens", "temperature", "tool_choice")}
-    return RequestOptions(**own, extra=found), names
+    return RequestOptions(**own, extra=found, tools=tools), names

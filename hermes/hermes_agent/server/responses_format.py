@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from hermes_agent.contracts.model_client import RequestOptions
-from hermes_agent.core.messages import TurnFinished, Usage, new_id
+from hermes_agent.core.messages import ToolCall, TurnFinished, Usage, new_id
 from hermes_agent.models.openai_types import (
     IncompleteDetails,
     InputTokensDetails,
@@ -25,6 +25,9 @@ from hermes_agent.models.openai_types import (
     ResponseContentPartDoneEvent,
     ResponseCreatedEvent,
     ResponseErrorEvent,
+    ResponseFunctionCallArgumentsDeltaEvent,
+    ResponseFunctionCallArgumentsDoneEvent,
+    ResponseFunctionToolCall,
     ResponseIncompleteEvent,
     ResponseInProgressEvent,
     ResponseOutputItemAddedEvent,
@@ -53,7 +56,7 @@ _ID = re.compile(r"resp_[0-9a-f]{24}(?:_(?P<session>.+))?")
 _TEXTS = ("input_text", "output_text", "text")
 _REPEATED = (
     *("instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "previous_response_id", "reasoning"),
-    *("temperature", "text", "tool_choice", "top_p", "user"),
+    *("temperature", "text", "tool_choice", "tools", "top_p", "user"),
 )
 """Fields of the request that OpenAI's answer repeats."""
 
@@ -85,7 +88,8 @@ def read_responses_request(body: bytes, models: Collection[str]) -> ChatRequest:
         messages.insert(0, {"role": "developer", "content": instructions})
     chat = {name: value.get(name) for name in ("model", "stream", "stream_options", "store")} | {"messages": messages}
     try:
-        request = read_chat_values(chat, models, options)
+        continues = value.get("previous_response_id") is not None
+        request = read_chat_values(chat, models, options, continues=continues)
     except HttpError as refusal:
         message = refusal.message.replace("messages", "input", 1)
         param = refusal.param and refusal.param.replace("messages", "input", 1)
@@ -120,7 +124,7 @@ def _nested(value: dict[str, Any], options: RequestOptions) -> RequestOptions:
 def _session(value: dict[str, Any], request: ChatRequest) -> str | None:
     before = value.get("previous_response_id")
     if before is None:
-        is_stored = value.get("store") is not False and not request.history
+        is_stored = value.get("store") is not False and not request.history and not request.options.continuation
         return f"resp-{secrets.token_hex(12)}" if is_stored else None
     match = _ID.fullmatch(before) if isinstance(before, str) else None
     if match is None or match["session"] is None:
@@ -226,6 +230,7 @@ class ResponsesFormat:
         }
         self._item = new_id("msg")
         self._streamed_text = ""
+        self._is_streamed = False
         self._count = FIRST_EVENTS
 
     def full_body(self, end: TurnFinished) -> dict[str, Any]:
@@ -236,7 +241,9 @@ class ResponsesFormat:
         why = _INCOMPLETE.get(end.reply_finish_reason)
         status = self._status(end)
         details = {} if why is None else {"incomplete_details": IncompleteDetails(reason=why)}
-        output: list[Any] = [self._message(status, [_text(end.text)])]
+        has_message = bool(end.text or self._is_streamed or not end.calls)
+        output: list[Any] = [self._message(status, [_text(end.text)])] if has_message else []
+        output += [self._call(call) for call in end.calls]
         return Response(**{**self._head, **details}, status=status, output=output, usage=_usage(end.usage))
 
     def _status(self, end: TurnFinished) -> Literal["completed", "incomplete"]:
@@ -244,6 +251,7 @@ class ResponsesFormat:
 
     def first_chunk(self) -> bytes:
         """Return the first events of a stream."""
+        self._is_streamed = True
         begun = Response(**self._head, status="in_progress", output=[], usage=None)
         item = self._message("in_progress", [])
         return b"".join(
@@ -309,13 +317,52 @@ class ResponsesFormat:
             output_index=0,
             item=self._message(status, [_text(text)]),
         )
+        calls = b"".join(self._call_events(call, index) for index, call in enumerate(end.calls, 1))
         number = self._next_number()
         ended: object
         if status == "completed":
             ended = ResponseCompletedEvent(type="response.completed", sequence_number=number, response=response)
         else:
             ended = ResponseIncompleteEvent(type="response.incomplete", sequence_number=number, response=response)
-        return b"".join(map(_event, (done, part_done, item_done, ended)))
+        return b"".join(map(_event, (done, part_done, item_done))) + calls + _event(ended)
+
+    def _call_events(self, call: ToolCall, index: int) -> bytes:
+        """Return the events of one call of a caller's tool."""
+        item = self._call(call)
+        begun = ResponseOutputItemAddedEvent(
+            type="response.output_item.added",
+            sequence_number=self._next_number(),
+            output_index=index,
+            item=ResponseFunctionToolCall(**{**as_dict(item), "arguments": "", "status": "in_progress"}),
+        )
+        where = {"item_id": as_dict(item)["id"], "output_index": index}
+        delta = ResponseFunctionCallArgumentsDeltaEvent(
+            type="response.function_call_arguments.delta",
+            sequence_number=self._next_number(),
+            delta=call.arguments,
+            **where,
+        )
+        done = ResponseFunctionCallArgumentsDoneEvent(
+            type="response.function_call_arguments.done",
+            sequence_number=self._next_number(),
+            arguments=call.arguments,
+            name=call.name,
+            **where,
+        )
+        ended = ResponseOutputItemDoneEvent(
+            type="response.output_item.done", sequence_number=self._next_number(), output_index=index, item=item
+        )
+        return b"".join(map(_event, (begun, delta, done, ended)))
+
+    def _call(self, call: ToolCall) -> ResponseFunctionToolCall:
+        return ResponseFunctionToolCall(
+            id=f"fc_{self._item}_{call.id}",
+            call_id=call.id,
+            type="function_call",
+            name=call.name,
+            arguments=call.arguments,
+            status="completed",
+        )
 
     def error_chunk(self, body: dict[str, Any]) -> bytes:
         """Return the event that ends a failed stream; clients raise it."""

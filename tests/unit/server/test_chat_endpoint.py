@@ -412,7 +412,6 @@ def test_another_model_is_not_found() -> None:
 @pytest.mark.parametrize(
     ("param", "value"),
     [
-        ("tools", [{"type": "function", "function": {"name": "f"}}]),
         ("functions", [{"name": "f"}]),
         ("n", 2),
         ("logprobs", True),

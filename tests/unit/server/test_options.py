@@ -337,7 +337,6 @@ WRONG: list[tuple[str, Any]] = [
     ("metadata", ["a"]),
 ]
 WANTED: list[tuple[str, Any]] = [
-    ("tools", [TOOL]),
     ("functions", [{"name": "f"}]),
     ("n", 2),
     ("n", True),
