@@ -160,3 +160,28 @@ def test_the_context_of_features_has_every_method_that_features_may_call() -> No
     methods = [name for name in vars(Registrar) if not name.startswith("_")]
     assert len(methods) == 6
     assert [name for name in methods if not callable(getattr(BuiltinContext, name, None))] == []
+
+
+def test_reports_on_plugins_are_made_in_one_place() -> None:
+    """Lists and checks read `PluginReport`; only its module joins the record, the decision and the last load."""
+    readers = {
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "last_load"
+    }
+    assert readers == {"plugins/plugin_state.py", "app/plugin_subcommands.py"}
+    users = {
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("*.py")
+        if re.search(r"\breport_(loaded|installed|rejected)\(", path.read_text("utf-8"))
+    }
+    assert users == {
+        "app/control_operations.py",
+        "app/plugins/check_report.py",
+        "app/plugins/doctor.py",
+        "app/plugins/home.py",
+        "app/plugins/info.py",
+        "plugins/plugin_state.py",
+        "plugins/status_text.py",
+    }

@@ -25,6 +25,7 @@ from hermes_agent.core.log_context import log_context
 from hermes_agent.core.messages import Notice, TurnSink, new_session_id
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.plugins.manager import PluginManager
+from hermes_agent.plugins.plugin_state import report_loaded, report_rejected
 from hermes_agent.plugins.usage_account import UsageAccount, metrics_text, stalled_calls
 from hermes_agent.policy import NoApprover
 from hermes_agent.runtime.bridge import Bridge
@@ -148,12 +149,12 @@ def find_plugin_troubles(
     """
     found = [PluginTrouble(r.name, "refused", f"{r.path} is not used: {r.reason}") for r in plugins.rejected]
     for record in plugins.records:
-        key = record.manifest.key
-        if record.status in ("failed", "changed"):
-            remedy = record.remedy or (CHECK.format(record.manifest.path) if record.status == "failed" else "")
-            found.append(PluginTrouble(key, record.status, record.failure, remedy))
-        if record.stale:
-            found.append(PluginTrouble(key, "stale", f"a newer version could not be loaded: {record.stale}"))
+        report = report_loaded(record)
+        if report.status in ("failed", "changed"):
+            remedy = report.remedy or (CHECK.format(report.path) if report.status == "failed" else "")
+            found.append(PluginTrouble(report.key, report.status, report.reason, remedy))
+        if report.stale:
+            found.append(PluginTrouble(report.key, "stale", f"a newer version could not be loaded: {report.stale}"))
     for key, why in suspended.items():
         text = f"its hooks are called no more, its guards block: {why}"
         found.append(PluginTrouble(key, "suspended", text, f"Raise plugins.entries.{key}.hook_timeout_s, or restart."))
@@ -191,10 +192,9 @@ class PluginStatus:
     def report(self) -> list[dict[str, Any]]:
         """Return the state, the reason and the usage of each plugin; rejected plugins come last."""
         found = [self._describe(record) for record in self._host.plugins.records]
-        return found + [
-            {"key": r.name, "source": r.source, "path": r.path, "status": "refused", "error": r.reason}
-            for r in self._host.plugins.rejected
-        ]
+        rejected = map(report_rejected, self._host.plugins.rejected)
+        fields = ("key", "source", "path", "status", "error")
+        return found + [{name: getattr(report, name) for name in fields} for report in rejected]
 
     def metrics(self) -> str:
         """Return the usage of all plugins in the text format of Prometheus."""
@@ -210,16 +210,10 @@ class PluginStatus:
         return rows + [{"key": f"config {key}", "outcome": "needs a restart", "reason": ""} for key in later]
 
     def _describe(self, record: LoadedPlugin) -> dict[str, Any]:
-        return record.summary() | {
-            "status": record.status,
-            "path": record.manifest.path,
-            "where": record.where,
-            "stale": record.stale,
-            "tools": list(record.tools_registered),
-            "problems": [problem.text for problem in record.problems],
-            "notes": list(record.notes),
-            "account": self._host.account.usage_of(record.manifest.key).to_json(),
-        }
+        report = report_loaded(record)
+        fields = ("status", "path", "where", "remedy", "stale", "problems", "notes")
+        known = {name: getattr(report, name) for name in fields} | {"tools": report.registers.get("tools", [])}
+        return record.summary() | known | {"account": self._host.account.usage_of(report.key).to_json()}
 
 
 FOR_MEMBERS = frozenset({"status", "send", "talk", "sessions", "session"})

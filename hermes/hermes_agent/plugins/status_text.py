@@ -21,6 +21,7 @@ from hermes_agent.plugins.activation import UnknownPluginName
 from hermes_agent.plugins.discovery import RejectedPlugin
 from hermes_agent.plugins.grants import PINNED_SOURCES, GrantStore
 from hermes_agent.plugins.plugin_record import LoadedPlugin
+from hermes_agent.plugins.plugin_state import PluginReport, report_loaded, report_rejected
 from hermes_agent.plugins.usage_account import PluginUsage, account_lines
 
 _SIGNS = {"enabled": "✓", "not enabled": "○"}
@@ -54,7 +55,7 @@ def plugins_text(
         lines.append(f"Plugins ({len(shown) + len(rejected)}):")
         for record in shown:
             lines += _plugin_lines(record, platforms)
-        lines += [f"  ✗ {r.name} [refused] — {r.reason}" for r in rejected]
+        lines += [f"  ✗ {r.name} [{r.status}] — {r.reason}" for r in map(report_rejected, rejected)]
     else:
         lines.append(NONE.format(home=home))
     lines += [f"  ! plugins.enabled: {u.text}" for u in unknown]
@@ -105,30 +106,30 @@ def suspension_line(key: str, why: str) -> str:
 
 
 def _plugin_lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) -> list[str]:
-    manifest = record.manifest
-    words = [_SIGNS.get(record.status, "✗"), manifest.name if manifest.key == manifest.name else manifest.key]
-    if manifest.shown_version:
-        words.append(f"v{manifest.shown_version}")
-    if record.status != "enabled":
-        words.append(f"[{record.status}]")
-    if record.is_dev:
+    report = report_loaded(record)
+    words = [_SIGNS.get(report.status, "✗"), report.key]
+    if report.version:
+        words.append(f"v{report.version}")
+    if report.status != "enabled":
+        words.append(f"[{report.status}]")
+    if report.is_dev:
         words.append("[dev: not pinned]")
-    counts = _counts(record)
+    counts = _counts(report)
     if counts:
         words.append(f"({counts})")
     line = "  " + " ".join(words)
-    if record.failure:
-        line += f" — {record.failure}"
+    if report.reason:
+        line += f" — {report.reason}"
     waiting = [
         f"      {kind.label} `{name}`: {_describe_provider(kind, platforms.get(name))}"
         for kind, name in record.providers_registered
         if not kind.is_used or kind is PLATFORM
     ]
-    if record.stale:
-        waiting.insert(0, f"      ! a newer version could not be loaded: {record.stale}")
-    if record.remedy:
-        waiting.insert(0, f"      → {record.remedy}")
-    return [line, *waiting, *(f"      without {p.full}" for p in record.problems)]
+    if report.stale:
+        waiting.insert(0, f"      ! a newer version could not be loaded: {report.stale}")
+    if report.remedy:
+        waiting.insert(0, f"      → {report.remedy}")
+    return [line, *waiting, *(f"      without {text}" for text in report.problems)]
 
 
 def _describe_provider(kind: Kind, platform: PlatformState | None) -> str:
@@ -138,16 +139,11 @@ def _describe_provider(kind: Kind, platform: PlatformState | None) -> str:
     return f"registered, {'enabled' if platform.enabled else 'not enabled'} ({platform.reason})"
 
 
-def _counts(record: LoadedPlugin) -> str:
-    counts = (
-        (len(record.tools_registered), "tools"),
-        (len(record.hooks_registered), "hooks"),
-        (len(record.middleware_registered), "middleware"),
-        (len(record.commands_registered) + len(record.cli_commands_registered), "commands"),
-        (len(record.providers_registered), "providers"),
-        (len(record.skills_registered), "skills"),
-    )
-    return ", ".join(f"{number} {noun}" for number, noun in counts if number)
+def _counts(report: PluginReport) -> str:
+    counts = {kind: len(names) for kind, names in report.registers.items()}
+    counts["commands"] = counts.get("commands", 0) + counts.get("cli_commands", 0)
+    kinds = ("tools", "hooks", "middleware", "commands", "providers", "skills")
+    return ", ".join(f"{counts[kind]} {kind}" for kind in kinds if counts.get(kind))
 
 
 def banner_lines(records: Iterable[LoadedPlugin]) -> list[str]:
@@ -207,8 +203,9 @@ def explain_not_running(record: LoadedPlugin) -> str:
     """Return a line that says that a plugin does not run, with the reason and the remedy."""
     key = record.manifest.key
     if record.status == "failed":
-        remedy = f"; {record.remedy}" if record.remedy else ""
-        return f"plugin `{key}` failed to load: {record.failure}{remedy}"
+        report = report_loaded(record)
+        remedy = f"; {report.remedy}" if report.remedy else ""
+        return f"plugin `{key}` failed to load: {report.reason}{remedy}"
     if record.status == "disabled" and record.error and record.error.startswith("Plugin "):
         return record.error
     return f"plugin `{key}` does not run: {record.error}"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.app.plugins.home import InstalledPlugins, installed_reports
 from hermes_agent.host import Host
-from hermes_agent.plugins.plugin_state import STATE_NAME, last_load, read_state
+from hermes_agent.plugins.plugin_state import STATE_NAME, last_load, read_state, report_loaded, report_rejected
 
 Write = Callable[..., Path]
 Start = Callable[..., Host]
@@ -94,6 +95,33 @@ def test_the_listing_of_the_manager_has_the_keys_of_the_contract(write_plugin: W
         "commands": 0,
         "error": None,
     }
+
+
+def test_the_process_that_loads_a_plugin_and_a_listing_that_loads_none_give_the_same_report(
+    home: Path, write_plugin: Write, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    write_plugin("bad", "def register(ctx):\n    raise ValueError('no')\n")
+    write_plugin("calculator", TWO_TOOLS, manifest="name: calculator\nversion: 1.0.0\ndescription: Counts")
+    write_plugin("idle")
+    write_plugin("second", TWO_TOOLS)
+    write_plugin("talker", "def register(ctx):\n    ctx.register_cli_command('speak', 'Speak', lambda parser: None)\n")
+    write_plugin("twin-a", manifest="name: twin")
+    write_plugin("twin-b", manifest="name: twin")
+    write_plugin("weather", manifest="name: weather\nrequires_env: [WEATHER_API_KEY]")
+    host = start(enable=("bad", "calculator", "second", "talker", "twin", "weather"))
+    records = sorted(host.plugins.records, key=lambda record: record.manifest.key)
+
+    loaded = [report_loaded(record) for record in records if record.manifest.source != "bundled"]
+    loaded += map(report_rejected, host.plugins.rejected)
+    listed = [report for report in installed_reports(InstalledPlugins(), read_state(home)) if report.source == "user"]
+
+    assert [report.status for report in listed] == [
+        *("failed", "enabled", "not enabled", "enabled", "enabled", "enabled", "disabled", "refused")
+    ]
+    unnoted = [report for report in loaded if report.key == "calculator"]
+    assert [report._replace(registers={}) if report in unnoted else report for report in loaded] == listed
+    assert listed[3].problems and listed[4].registers == {"cli_commands": ["speak"]}
 
 
 def test_a_load_error_is_noted_until_the_files_change(home: Path, write_plugin: Write, start: Start) -> None:

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import hermes_agent
-from hermes_agent.adapters.registry import PLATFORM
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.plugins.discovery import Discovery, RejectedPlugin
 from hermes_agent.plugins.loader import NOT_INSTALLED
 from hermes_agent.plugins.plugin_record import LoadedPlugin, RegistrationProblem
+from hermes_agent.plugins.plugin_state import report_loaded
 from hermes_agent.system.processes import CommandResult, run, tool_environment
 
 if TYPE_CHECKING:
@@ -122,22 +122,14 @@ def _conflict(finding: CheckFinding) -> dict[str, Any]:
 
 def describe_plugin(record: LoadedPlugin) -> dict[str, Any]:
     """Return the entry of a plugin in `plugins.json`."""
-    manifest = record.manifest
+    report = report_loaded(record)
+    kinds = ("tools", "hooks", "commands", "cli_commands", "providers")
     return {
-        "key": manifest.key,
-        "name": manifest.name,
-        "version": manifest.shown_version,
-        "source": manifest.source,
-        "path": manifest.path,
-        "kind": manifest.kind,
-        "requires_env": sorted(manifest.env_names),
-        "tools": sorted(record.tools_registered),
-        "hooks": sorted(record.hooks_registered),
-        "commands": sorted(record.commands_registered),
-        "cli_commands": sorted(record.cli_commands_registered),
-        "provides_tools": sorted(manifest.provides_tools),
-        "platforms": sorted(name for kind, name in record.providers_registered if kind == PLATFORM),
-        "providers": sorted(f"{kind.name}:{name}" for kind, name in record.providers_registered),
+        **{name: getattr(report, name) for name in ("key", "name", "version", "source", "path", "kind")},
+        "requires_env": sorted(record.manifest.env_names),
+        "provides_tools": sorted(record.manifest.provides_tools),
+        "platforms": sorted(report.platforms),
+        **{kind: list(report.registers.get(kind, ())) for kind in kinds},
     }
 
 
@@ -161,9 +153,10 @@ def load_findings(records: list[LoadedPlugin]) -> list[CheckFinding]:
         if record.status == "failed":
             findings.append(_failure(record))
         findings += [_problem(record, problem, by_key) for problem in record.problems]
-        findings += [CheckFinding("warning", "note", f"plugin `{key}`: {note}", (key,)) for note in record.notes]
-        if record.manifest.replaces:
-            text = f"plugin `{key}` ({record.manifest.path}) replaces the bundled one ({record.manifest.replaces})"
+        report = report_loaded(record)
+        findings += [CheckFinding("warning", "note", f"plugin `{key}`: {note}", (key,)) for note in report.notes]
+        if report.replaces:
+            text = f"plugin `{key}` ({report.path}) replaces the bundled one ({report.replaces})"
             findings.append(CheckFinding("warning", "note", text, (key,)))
         if record.enabled and record.manifest.provides_tools:
             findings += _mismatch(record)
@@ -172,8 +165,9 @@ def load_findings(records: list[LoadedPlugin]) -> list[CheckFinding]:
 
 def _failure(record: LoadedPlugin) -> CheckFinding:
     """Return the finding for a plugin that failed to load, with a hint if the remedy is known."""
-    key, error = record.manifest.key, record.error or ""
-    place = (f"at {record.where}",) if record.where else ()
+    report = report_loaded(record)
+    key, error = report.key, report.error
+    place = (f"at {report.where}",) if report.where else ()
     hint = ""
     match = NOT_INSTALLED.fullmatch(error)
     if match is not None and match[1] not in ("hermes_agent", "hermes_plugins"):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hermes_agent.app.manifest_cache import quiet_or_debug
-from hermes_agent.app.plugins.home import NOT_PINNED, LazySecrets
+from hermes_agent.app.plugins.home import LazySecrets
 from hermes_agent.app.plugins.terminal_io import printable
 from hermes_agent.config import hermes_home, home_paths, load
 from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml
@@ -37,7 +37,7 @@ from hermes_agent.plugins.discovery import (
 )
 from hermes_agent.plugins.grants import GrantStore, activation_with_grant
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, PluginManifest
-from hermes_agent.plugins.plugin_state import last_load, read_state
+from hermes_agent.plugins.plugin_state import NOT_PINNED, read_state, report_installed
 from hermes_agent.system.installation import missing_packages
 
 NIX_PACKAGES = "services.hermes-agent.extraPythonPackages"
@@ -188,26 +188,26 @@ def _plugin(
     home: Path,
 ) -> Iterator[Diagnosis]:
     gate, verdict = activation_with_grant(manifest, settings, make_value_check(secrets), trust)
-    key, last = manifest.key, last_load(state, manifest)
-    where, check = f" ({last['where']})" if last.get("where") else "", f"`hermes plugins check {manifest.path}`"
+    report = report_installed(manifest, gate, verdict, state)
+    key, check = report.key, f"`hermes plugins check {manifest.path}`"
     if not gate.load:
         yield Diagnosis(
             "wrong" if gate.missing or verdict.reason else "idle", key, gate.reason, _remedy(manifest, gate)
         )
     elif manifest.source != "entrypoint" and not Path(manifest.path, "__init__.py").is_file():
         yield Diagnosis("wrong", key, f"No __init__.py in {manifest.path}", "It must have one with `register(ctx)`.")
-    elif last.get("error"):
-        yield Diagnosis("wrong", key, f"failed: {last['error']}{where}", last.get("remedy") or check)
+    elif report.status == "failed":
+        yield Diagnosis("wrong", key, f"failed: {report.reason}", report.remedy or check)
     else:
         yield Diagnosis("ok", key, NOT_PINNED if verdict.state == "dev" else "enabled, and no failure is recorded")
-    for text in last.get("problems", ()) if gate.load else ():
+    for text in report.problems:
         yield Diagnosis("wrong", key, f"goes without {text}")
     if gate.load or gate.missing:
         missing = missing_packages(pip_dependencies(manifest))
         if missing:
             text = f"wants Python packages that are not installed: {', '.join(missing)}"
             yield Diagnosis("wrong", key, text, requirement_hint(missing, home))
-    notes = (*manifest.notes, *(n for n in last.get("notes", ()) if gate.load and n not in manifest.notes))
+    notes = (*manifest.notes, *(note for note in report.notes if note not in manifest.notes))
     yield from (Diagnosis("note", key, note) for note in notes)
     if manifest.replaces:
         yield Diagnosis("note", key, f"{manifest.path} replaces the plugin that came with the agent")

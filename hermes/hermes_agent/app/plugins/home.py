@@ -10,8 +10,9 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.app.manifest_cache import ManifestCache, quiet_or_debug
 from hermes_agent.config import hermes_home, load
@@ -19,7 +20,6 @@ from hermes_agent.core.errors import EXIT_OK
 from hermes_agent.plugins.activation import (
     Activation,
     PluginSettings,
-    SecretLookup,
     find_plugin,
     make_value_check,
     unknown_names,
@@ -27,7 +27,7 @@ from hermes_agent.plugins.activation import (
 from hermes_agent.plugins.discovery import Discovery, add_every_memory_folder, discover
 from hermes_agent.plugins.grants import GrantState, GrantStore, activation_with_grant
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.plugin_state import last_load
+from hermes_agent.plugins.plugin_state import PluginReport, read_state, report_installed, report_rejected
 
 if TYPE_CHECKING:
     from hermes_agent.credentials import Credentials
@@ -86,84 +86,30 @@ class InstalledPlugins:
 
 logger = logging.getLogger(__name__)
 
-NOT_PINNED = "dev: its files are not pinned"
-"""Text for a plugin with `plugins.entries.<id>.trust: dev`."""
 
+def installed_reports(here: InstalledPlugins, state: Mapping[str, Any]) -> list[PluginReport]:
+    """Return the reports, sorted by key, with rejected plugins last.
 
-class PluginRow(NamedTuple):
-    """One plugin in the list."""
-
-    key: str
-    name: str
-    status: str
-    version: str
-    description: str
-    source: str
-    path: str
-    kind: str
-    reason: str
-    """Why it does not run, which registrations it lacks, and notes; "" if there is nothing to say."""
-    platforms: tuple[str, ...] = ()
-    """Chat platforms that it registered at the last load."""
-
-
-def plugin_rows(
-    found: Discovery, settings: PluginSettings, secrets: SecretLookup, state: dict[str, Any], trust: GrantStore
-) -> list[PluginRow]:
-    """Return the rows, sorted by key, with rejected plugins last."""
-    has_env = make_value_check(secrets)
-    rows = [_plugin_row(found.plugins[key], settings, has_env, state, trust) for key in sorted(found.plugins)]
-    rejected = sorted(found.rejected, key=lambda r: (r.name, r.path))
-    return rows + [PluginRow(r.name, r.name, "refused", "", "", r.source, r.path, "", r.reason) for r in rejected]
-
-
-def _plugin_row(
-    manifest: PluginManifest, settings: PluginSettings, has_env: Any, state: dict[str, Any], trust: GrantStore
-) -> PluginRow:
-    gate, verdict = activation_with_grant(manifest, settings, has_env, trust)
-    status: str = gate.status
-    reasons = [gate.reason] if gate.reason else []
-    if gate.load:
-        logger.debug("%s would be loaded; a listing loads nothing (`hermes plugins check` does)", manifest.key)
-    else:
-        logger.debug("skip %s: %s", manifest.key, gate.reason)
-    platforms: tuple[str, ...] = ()
-    if gate.load:
-        last = last_load(state, manifest)
-        if last.get("error"):
-            status = "failed"
-            place = f" ({last['where']})" if last.get("where") else ""
-            reasons.append(f"{last['error']}{place}")
-        if last.get("remedy"):
-            reasons.append(str(last["remedy"]))
-        platforms = tuple(last.get("platforms", ()))
-        reasons += [f"without {text}" for text in last.get("problems", ())]
-        reasons += [f"note: {text}" for text in last.get("notes", ())]
-    if verdict.state == "dev":
-        reasons.append(NOT_PINNED)
-    if manifest.replaces:
-        reasons.append(f"replaces the bundled plugin {manifest.replaces}")
-    return PluginRow(
-        manifest.key,
-        manifest.name,
-        status,
-        manifest.shown_version,
-        manifest.description,
-        manifest.source,
-        manifest.path,
-        manifest.kind,
-        "; ".join(reasons),
-        platforms,
-    )
+    Args:
+        state: entries of the last load.
+    """
+    reports = []
+    for key in sorted(here.found.plugins):
+        manifest = here.found.plugins[key]
+        gate, grant = here.activation(manifest)
+        if gate.load:
+            logger.debug("%s would be loaded; a listing loads nothing (`hermes plugins check` does)", key)
+        else:
+            logger.debug("skip %s: %s", key, gate.reason)
+        reports.append(report_installed(manifest, gate, grant, state))
+    rejected = sorted(here.found.rejected, key=lambda r: (r.name, r.path))
+    return reports + [report_rejected(each) for each in rejected]
 
 
 def run_list(args: argparse.Namespace) -> int:
     """Print the plugins, and whether each runs."""
-    from hermes_agent.plugins.plugin_state import read_state
-
     here = InstalledPlugins()
-    every = plugin_rows(here.found, here.settings, here.secrets, read_state(here.home), here.trust)
-    rows = [row for row in every if _is_wanted(row, args)]
+    rows = [row for row in installed_reports(here, read_state(here.home)) if _is_wanted(row, args)]
     if args.json:
         print(json.dumps([_as_object(row) for row in rows], indent=2, ensure_ascii=False))
     elif args.plain:
@@ -178,7 +124,7 @@ def run_list(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _is_wanted(row: PluginRow, args: argparse.Namespace) -> bool:
+def _is_wanted(row: PluginReport, args: argparse.Namespace) -> bool:
     if args.enabled and row.status != "enabled":
         return False
     if args.user and row.source not in ("user", "project"):
@@ -186,14 +132,16 @@ def _is_wanted(row: PluginRow, args: argparse.Namespace) -> bool:
     return not (args.no_bundled and row.source == "bundled")
 
 
-def _as_object(row: PluginRow) -> dict[str, Any]:
+def _as_object(row: PluginReport) -> dict[str, Any]:
     first = ("name", "status", "version", "description", "source")  # upstream's keys first
-    values = row._asdict()
-    return {key: values[key] for key in (*first, "key", "kind", "path", "reason", "platforms")}
+    values = {key: getattr(row, key) for key in (*first, "key", "kind", "path")}
+    return values | {"reason": "; ".join(row.remarks()), "platforms": row.platforms}
 
 
-def _table(rows: list[PluginRow]) -> list[str]:
+def _table(rows: list[PluginReport]) -> list[str]:
     cells = [("NAME", "VERSION", "STATUS", "SOURCE", "")]
-    cells += [(row.key, row.version, row.status, row.source, row.reason or row.description) for row in rows]
+    cells += [
+        (row.key, row.version, row.status, row.source, "; ".join(row.remarks()) or row.description) for row in rows
+    ]
     widths = [max(len(line[column]) for line in cells) for column in range(4)]
     return ["  ".join([*(c.ljust(w) for c, w in zip(line, widths, strict=False)), line[4]]).rstrip() for line in cells]

@@ -31,7 +31,7 @@ from hermes_agent.plugins.discovery import RejectedPlugin
 from hermes_agent.plugins.grants import GrantState, mode_of
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.plugin_record import LoadedPlugin
-from hermes_agent.plugins.plugin_state import last_load, read_state
+from hermes_agent.plugins.plugin_state import read_state, report_installed, report_loaded
 from hermes_agent.plugins.usage_account import PluginUsage, account_lines
 from hermes_agent.server import KEY_NAME, file_key, read_settings
 from hermes_agent.service.daemon_state import ask_daemon_http, lock_holder, read_note
@@ -151,10 +151,8 @@ def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]
     """Return what is known about a plugin as JSON types, for `--json`."""
     gate, verdict = here.activation(manifest)
     entry = here.trust.entry(manifest)
-    last = last_load(read_state(here.home), manifest)
-    registers: Mapping[str, list[str]] = last.get("registers") or entry.registers
-    failed = gate.load and bool(last.get("error"))
-    where = f" ({last['where']})" if last.get("where") else ""
+    report = report_installed(manifest, gate, verdict, read_state(here.home))
+    registers = report.registers or entry.registers
     has = make_value_check(here.secrets)
     return {
         "key": manifest.key,
@@ -167,8 +165,8 @@ def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]
         "path": manifest.path,
         "distribution": manifest.distribution,
         "replaces": manifest.replaces,
-        "status": "failed" if failed else gate.status,
-        "reason": f"{last['error']}{where}" if failed else gate.reason,
+        "status": report.status,
+        "reason": report.reason,
         "origin": dict(entry.origin),
         "pin": _pin(here, manifest, verdict),
         "registers": dict(registers),
@@ -176,8 +174,8 @@ def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]
         "provides_tools": list(manifest.provides_tools),
         "provides_hooks": list(manifest.provides_hooks),
         "requires_env": {name: has(name) for name in manifest.env_names},
-        "problems": list(last.get("problems", ())),
-        "notes": [*manifest.notes, *(n for n in last.get("notes", ()) if n not in manifest.notes)],
+        "problems": list(report.problems),
+        "notes": [*manifest.notes, *(note for note in report.notes if note not in manifest.notes)],
         "settings": sorted(here.settings.entry(manifest)),
         "imports": import_generation(manifest.path, manifest.source),
         "requires_hermes": manifest.requires_hermes,
@@ -376,18 +374,19 @@ def explain_plugin(
     if record is None:
         return _explain_unknown_plugin(name, records, refused, unknown)
     manifest = record.manifest
+    report = report_loaded(record)
     first = f"plugin `{manifest.key}` runs" if record.enabled else f"plugin `{manifest.key}` does not run"
     lines = [first, f"{manifest.source}: {_plugin_place(manifest)}"]
-    if record.error:
-        lines.append(f"{record.status}: {record.failure}")
-    if record.remedy:
-        lines.append(f"what to do: {record.remedy}")
-    if record.stale:
-        lines.append(f"a newer version could not be loaded: {record.stale}")
+    if report.error:
+        lines.append(f"{report.status}: {report.reason}")
+    if report.remedy:
+        lines.append(f"what to do: {report.remedy}")
+    if report.stale:
+        lines.append(f"a newer version could not be loaded: {report.stale}")
     if manifest.replaces:
         lines.append(f"it replaces the bundled plugin {manifest.replaces}")
-    lines += [f"goes without: {problem.full}" for problem in record.problems]
-    lines += [f"note: {note}" for note in record.notes]
+    lines += [f"goes without: {text}" for text in report.problems]
+    lines += [f"note: {note}" for note in report.notes]
     lines += [f"not used, for this one has the name: {r.path}" for r in refused if r.rival]
     lines += [f"so far: {line}" for line in account_lines(tally)]
     return Explanation(record.enabled, lines)
