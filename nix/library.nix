@@ -30,14 +30,17 @@
   systemd-python ? null,
 }:
 let
-  # Nothing but what is installed, so that a change of tests or docs builds nothing anew.
+  # Nothing but what is installed, so that a change of the tests builds nothing again.
   source = lib.cleanSourceWith {
     name = "hermes-agent-source";
     src = ../.;
     filter = path: _:
       let top = lib.head (lib.splitString "/" (lib.removePrefix "${toString ../.}/" path)); in
-      lib.elem top [ "hermes" "plugins" "pyproject.toml" "README.md" "LICENSE" ]
-      && builtins.match ".*(__pycache__|\\.pyc|\\.egg-info)" path == null;
+      lib.elem top [
+        "hermes" "plugins" "docs" "packaging" "pyproject.toml" "setup.py"
+        "README.md" "SECURITY.md" "CHANGELOG.md" "CONTRIBUTING.md" "LICENSE"
+      ]
+      && builtins.match ".*(__pycache__|\\.pyc|\\.egg-info|/docs/[^/]*\\.py)" path == null;
   };
   version = lib.head (builtins.match ".*__version__ = \"([^\"]+)\".*" (builtins.readFile ../hermes/hermes_agent/__init__.py));
   optional-dependencies.service = lib.optional (systemd-python != null) systemd-python;

@@ -146,12 +146,13 @@ def test_nothing_of_the_hosts_own_python_shines_through(nix) -> None:
     assert done.stdout.strip() == f"['{site}']"
 
 
-def test_tests_and_docs_do_not_change_the_package(nix, tree: Path, tmp_path: Path) -> None:
+def test_tests_and_tools_do_not_change_the_package(nix, tree: Path, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     shutil.copytree(tree, clone, symlinks=True)
     before = nix.in_tree(clone).derivation("hermes-agent")
     (clone / "docs").mkdir(exist_ok=True)
-    (clone / "docs" / "new.md").write_text("# New\n")
+    (clone / "docs" / "new.py").write_text("")
+    (clone / "bench" / "new.py").write_text("")
     (clone / "tests" / "new.py").write_text("")
     (clone / "hermes" / "hermes_agent" / "__pycache__").mkdir(exist_ok=True)
     (clone / "hermes" / "hermes_agent" / "__pycache__" / "x.pyc").write_bytes(b"")

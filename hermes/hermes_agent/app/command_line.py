@@ -38,6 +38,7 @@ EPILOG = """\
 Without a command `hermes` opens a conversation in the terminal.
 A question on standard input is answered like -z: `echo "what is in this folder?" | hermes`.
 -z ends with 0 when the question is answered, 1 when it is not or not wholly (stderr says why), 2 for wrong usage.
+A page that a message names is installed with the program: `hermes self docs docs/operator/models.md`.
 Plugins bring commands of their own: `hermes PLUGIN-COMMAND --help`. Those that ran once are listed above.
 """
 
@@ -60,6 +61,7 @@ MODULES = {
     "plugins": "plugins:add",
     "profile": "cli.home:add_profile",
     "rollback": "cli.sessions:add_rollback",
+    "self": "program.commands:add_self",
     "send": "cli.gateway:add_send",
     "sessions": "cli.sessions:add_sessions",
     "setup": "setup.command:add_setup",

@@ -116,7 +116,7 @@ def has_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool
 SUBCOMMANDS = (
     "auth", "chat", "completion", "config", "cron", "doctor", "gateway", "hooks", "insights", "logs", "mcp", "memory",
     "model",
-    "pairing", "plugins", "profile", "rollback", "send", "sessions", "setup", "skills", "state", "tools",
+    "pairing", "plugins", "profile", "rollback", "self", "send", "sessions", "setup", "skills", "state", "tools",
 )  # fmt: skip
 """The subcommands of `hermes`; `app/command_line.py` names the module of each.
 

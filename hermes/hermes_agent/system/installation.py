@@ -22,6 +22,26 @@ _DISTRIBUTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 BUNDLED_PLUGINS = Path(__file__).resolve().parent.parent / "_bundled"
 """Folder of the bundled plugins in the package."""
+SHIPPED = BUNDLED_PLUGINS.with_name("_shipped")
+"""Folder of the pages and systemd units in the package."""
+VERSIONS = ".versions"
+"""Suffix of the folder in which `hermes update` makes the successors of an environment."""
+
+
+def stable_prefix() -> Path:
+    """Return the environment of this program by the path that stays the same after `hermes update`."""
+    prefix = Path(sys.prefix)
+    if prefix.parent.name.endswith(VERSIONS):
+        link = prefix.parent.with_name(prefix.parent.name.removesuffix(VERSIONS))
+        if link.is_symlink():
+            return link
+    return prefix
+
+
+def stable_python() -> Path:
+    """Return the interpreter of this program by a path that stays the same after `hermes update`."""
+    prefix = stable_prefix()
+    return Path(sys.executable) if prefix == Path(sys.prefix) else prefix / "bin" / Path(sys.executable).name
 
 
 @functools.cache
@@ -76,12 +96,12 @@ def install_hint(extra: str) -> str:
     """Return, in backticks, how to add an extra to this installation: a command, or a setting of Nix."""
     if sys.prefix.startswith("/nix/store/"):
         return f'`services.hermes-agent.extraDependencyGroups = [ "{extra}" ];`'
-    target = _target(_origin(), extra)
+    target = _target(origin(), extra)
     packages = [target] if target else extras().get(extra, [])
-    return f"`{shlex.join([sys.executable, '-m', 'pip', 'install', *packages])}`"
+    return f"`{shlex.join([str(stable_python()), '-m', 'pip', 'install', *packages])}`"
 
 
-def _origin() -> Mapping[str, Any]:
+def origin() -> Mapping[str, Any]:
     """Return the source that the installer recorded (PEP 610), else the source tree."""
     from importlib import metadata
 

@@ -95,6 +95,16 @@ def install(shell: str, parser: argparse.ArgumentParser, environ: Mapping[str, s
     return lines
 
 
+def shared_files(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """Return the man pages and the completion scripts by their path below `share/` of an installation."""
+    files = {
+        "bash-completion/completions/hermes": completion_script("bash", parser),
+        "zsh/site-functions/_hermes": completion_script("zsh", parser),
+        "fish/vendor_completions.d/hermes.fish": completion_script("fish", parser),
+    }
+    return files | {f"man/man1/{name}.1": page for name, page in man_pages(parser).items()}
+
+
 def man_pages(parser: argparse.ArgumentParser) -> dict[str, str]:
     """Return the man pages in roff by name: `hermes`, and `hermes-config` for each subcommand."""
     pages = {"hermes": _man_page("hermes", parser, parser.description or "")}

@@ -382,8 +382,8 @@ add_doctor = doctor_command.add
     JSON,
 )
 def _run_doctor(args: Args) -> int:
+    from hermes_agent.app.diagnosis import print_lines
     from hermes_agent.app.doctor import run_checks  # imports plugins, config and models
-    from hermes_agent.app.plugins.doctor import print_lines
 
     lines = []
     for line in run_checks(offline=args.offline, ask=args.ask):

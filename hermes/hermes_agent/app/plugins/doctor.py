@@ -14,11 +14,11 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from hermes_agent.app.diagnosis import Diagnosis, print_lines
 from hermes_agent.app.manifest_cache import quiet_or_debug
 from hermes_agent.app.plugins.home import LazySecrets
-from hermes_agent.app.plugins.terminal_io import printable
 from hermes_agent.config import hermes_home, home_paths, load
 from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml
 from hermes_agent.config.effective import is_generated
@@ -116,20 +116,6 @@ def _pip_line(requirements: list[str], python: str) -> str:
 
 def _quoted(text: str) -> str:
     return text if re.fullmatch(r"[\w.=-]+", text) else f"'{text}'"
-
-
-Level = Literal["ok", "idle", "note", "wrong"]
-
-
-class Diagnosis(NamedTuple):
-    """One line of the doctor's output."""
-
-    level: Level
-    """`ok`: it runs; `idle`: it is not meant to run; `note`: for information; `wrong`: to be fixed."""
-    subject: str
-    """Key of a plugin, path, or name of a setting."""
-    text: str
-    remedy: str = ""
 
 
 def run_plugin_checks(home: Path, environ: Mapping[str, str], cwd: Path, secrets: SecretLookup) -> list[Diagnosis]:
@@ -258,9 +244,6 @@ def _folders(place: Path) -> Iterable[Path]:
         return []
 
 
-SIGNS = {"ok": "✓", "idle": "○", "note": "!", "wrong": "✗"}
-
-
 def run_doctor(args: argparse.Namespace) -> int:
     """Print the findings; return exit status 1 if one of them is `wrong`."""
     quiet_or_debug(os.environ)
@@ -273,14 +256,3 @@ def run_doctor(args: argparse.Namespace) -> int:
         if not lines:
             print(f"No plugins. Those of this home go to {home}/plugins/.")
     return EXIT_FAILED if any(line.level == "wrong" for line in lines) else EXIT_OK
-
-
-def print_lines(lines: Iterable[Diagnosis], *, width: int) -> None:
-    """Print one finding a line.
-
-    Args:
-        width: width of the column of subjects, in characters.
-    """
-    for line in lines:
-        remedy = f" — {line.remedy}" if line.remedy else ""
-        print(f"{SIGNS[line.level]} {printable(line.subject):<{width}}  {printable(line.text + remedy)}")

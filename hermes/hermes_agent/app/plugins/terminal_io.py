@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from hermes_agent.app.diagnosis import printable as printable
 from hermes_agent.plugins.manifest import PluginManifest
 
 
@@ -77,11 +78,6 @@ WORDS = {"cli_commands": "terminal", "commands": "commands"}
 """Names shown for kinds of registrations; other kinds are shown by their own name."""
 MARKS = {"fired": "", "never": " (never called)"}
 """Suffix of a hook's name, by the status in the catalog of hooks."""
-
-
-def printable(text: str) -> str:
-    """Return the text in one line, with control characters as `\\xNN`."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(text.split()))
 
 
 def title(manifest: PluginManifest) -> str:

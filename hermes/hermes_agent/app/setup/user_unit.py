@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.system.files import write_atomic
+from hermes_agent.system.installation import stable_python
 
 UNIT = "hermes-agent.service"
 LIMIT_S = 90.0
@@ -50,6 +51,22 @@ def unit_path() -> Path:
     return Path(base) / "systemd" / "user" / UNIT
 
 
+def unit_text(home: Path) -> str:
+    """Return the unit for the daemon of `home`.
+
+    Raises:
+        UserError: the program `hermes` is not found.
+    """
+    return _TEXT.format(home=_quote(f"HERMES_HOME={home}"), program=_quote(_program()))
+
+
+def home_of_unit(text: str) -> Path:
+    """Return the home that a unit of this program names."""
+    found = re.search(r'^Environment="HERMES_HOME=(.*)"$', text, re.MULTILINE)
+    quoted = found[1] if found is not None else str(Path.home() / ".hermes")
+    return Path(quoted.replace("$$", "$").replace("%%", "%").replace('\\"', '"').replace("\\\\", "\\"))
+
+
 def explain_no_manager() -> str:
     """Return why the systemd user manager cannot start a service, or "" if it can."""
     if shutil.which("systemctl") is None:
@@ -70,10 +87,9 @@ def install_unit(home: Path) -> Path:
         raise UserError(f"no user service can be started: {why}", hint="docs/operator/service.md has other ways.")
     path = unit_path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = _TEXT.format(home=_quote(f"HERMES_HOME={home}"), program=_quote(_program()))
-    write_atomic(path, text, mode=0o644)
-    _systemctl("daemon-reload")
-    _systemctl("enable", "--now", UNIT)
+    write_atomic(path, unit_text(home), mode=0o644)
+    systemctl("daemon-reload")
+    systemctl("enable", "--now", UNIT)
     return path
 
 
@@ -83,10 +99,10 @@ def remove_unit() -> Path | None:
     if not path.exists():
         return None
     if not explain_no_manager():
-        _systemctl("disable", "--now", UNIT)
+        systemctl("disable", "--now", UNIT)
     path.unlink()
     if not explain_no_manager():
-        _systemctl("daemon-reload")
+        systemctl("daemon-reload")
     return path
 
 
@@ -96,7 +112,7 @@ def _program() -> str:
     Raises:
         UserError: it is not found.
     """
-    sibling = Path(sys.executable).with_name("hermes")
+    sibling = stable_python().with_name("hermes")
     found = str(sibling) if sibling.exists() else shutil.which("hermes")
     if found is None:
         raise UserError("the program `hermes` is not on the PATH", hint="Install the agent (README.md, Install).")
@@ -109,7 +125,12 @@ def _quote(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _systemctl(*arguments: str) -> None:
+def systemctl(*arguments: str) -> None:
+    """Run `systemctl --user`.
+
+    Raises:
+        UserError: it fails.
+    """
     done = _run(*arguments)
     if done.returncode != 0:
         said = " ".join(done.stderr.split())

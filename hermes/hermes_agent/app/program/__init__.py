@@ -1,0 +1,1 @@
+"""The installed program itself: its check, its update and its removal."""
