@@ -22,6 +22,7 @@
   rich,
   ruamel-yaml,
   sdnotify,
+  shtab,
   tree-sitter,
   tree-sitter-grammars ? { },
   tree-sitter-bash ? tree-sitter-grammars.tree-sitter-bash,
@@ -73,6 +74,7 @@ buildPythonPackage {
     rich
     ruamel-yaml
     sdnotify
+    shtab
     tree-sitter
     tree-sitter-bash
     uvicorn

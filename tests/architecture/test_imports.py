@@ -29,6 +29,7 @@ HEAVY = [
     "xllamacpp",
     "systemd",
     "sdnotify",
+    "shtab",
     "tree_sitter",
     "tree_sitter_bash",
     "detect_secrets",

@@ -17,30 +17,58 @@ CASES = {
     "config set --": ["--help"],
     "completion b": ["bash"],
     "--ver": ["--version"],
+    "-p work config s": ["set", "show"],
+    "sessions export --format ": ["jsonl", "markdown"],
+    "config check READ": ["README.md"],
 }
+"""What a user typed, and what Tab offers in a folder with one file."""
+BASH = """
+COMP_WORDS=({words}); COMP_CWORD={last}; COMPREPLY=()
+_shtab_hermes hermes "${{COMP_WORDS[{last}]}}" "${{COMP_WORDS[{last} - 1]}}"
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "README.md").write_text("")
+    return tmp_path
+
+
+def complete(shell: str, text: str, folder: Path) -> list[str]:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    done = subprocess.run([shell, "-c", text], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    return sorted({line.split("\t")[0] for line in done.stdout.splitlines() if line})
+
+
 @pytest.mark.parametrize("typed", CASES)
-def test_bash_completes_commands_options_and_choices(typed: str) -> None:
+def test_bash_completes_commands_options_choices_and_files(typed: str, folder: Path) -> None:
     words = ["hermes", *typed.split(" ")]
-    quoted = " ".join(f"'{w}'" for w in words)
-    shell = f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _hermes; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    done = subprocess.run(
-        ["bash", "-c", completion_script("bash", build_parser()) + shell],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    )
-    assert sorted(done.stdout.split()) == CASES[typed]
+    probe = BASH.format(words=" ".join(f"'{word}'" for word in words), last=len(words) - 1)
+    assert complete("bash", completion_script("bash", build_parser()) + probe, folder) == CASES[typed]
+
+
+@pytest.mark.parametrize("typed", [typed for typed in CASES if "--" not in typed or "=" in typed])
+def test_fish_completes_commands_choices_and_files(typed: str, folder: Path) -> None:
+    (folder / "hermes.fish").write_text(completion_script("fish", build_parser()))
+    probe = f"source hermes.fish; complete -C 'hermes {typed}'"
+    assert complete("fish", probe, folder) == CASES[typed]
+
+
+def test_zsh_registers_its_completion_from_the_line_that_the_help_names(folder: Path) -> None:
+    (folder / "completion.zsh").write_text(completion_script("zsh", build_parser()))
+    probe = 'autoload -Uz compinit; compinit -u -d dump; eval "$(<completion.zsh)"; print $_comps[hermes]'
+    assert complete("zsh", probe, folder) == ["_shtab_hermes"]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_every_shell_gets_every_command(shell: str) -> None:
+def test_every_shell_gets_every_command_and_what_it_does(shell: str) -> None:
     text = completion_script(shell, build_parser())
     for command in ("config", "gateway", "logs", "model", "plugins", "sessions", "skills"):
         assert command in text
+    assert "show, change and check the config" in text
 
 
 def test_man_pages_have_every_option_and_are_valid_roff() -> None:

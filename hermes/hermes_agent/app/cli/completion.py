@@ -1,4 +1,7 @@
-"""`hermes completion`: completion scripts and man pages, made from the parser itself."""
+"""`hermes completion`: completion scripts and man pages, made from the parser itself.
+
+shtab writes the scripts. They are static: a press of Tab starts no process.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +21,8 @@ INSTALL_HINTS = {
     "fish": "hermes completion fish > ~/.config/fish/completions/hermes.fish",
 }
 
-BASH = """\
-_hermes() {{
-  local current="${{COMP_WORDS[COMP_CWORD]}}" path="" word candidates
-  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-    [[ $word == -* ]] || path="${{path:+$path }}$word"
-  done
-  while :; do
-    case "$path" in
-{cases}
-      *) [[ $path == *" "* ]] && path="${{path% *}}" && continue; candidates="" ;;
-    esac
-    break
-  done
-  COMPREPLY=($(compgen -W "$candidates" -- "$current"))
-}}
-complete -o default -F _hermes hermes
-"""
-
+PATHS = {"FILE": "file", "SRC": "file", "DIR": "directory", "FOLDER": "directory"}
+"""Kinds of paths that complete an argument, by its metavar."""
 
 completion_command = CliSubcommand(
     "completion",
@@ -89,7 +76,7 @@ def install(shell: str, parser: argparse.ArgumentParser, environ: Mapping[str, s
             raise UserError(f"{file}: {exc.strerror or exc}", hint="Nothing else was changed.") from exc
     lines = [f"completion for {shell}: {script}", f"man pages: {data / 'man' / 'man1'}/hermes*.1"]
     if shell == "zsh":
-        lines.append(f"Add this line to ~/.zshrc, after compinit: source {script}")
+        lines.append(f'Add this line to ~/.zshrc, after compinit: eval "$(<{script})"')
     else:
         lines.append("It works in the next shell.")
     return lines
@@ -150,32 +137,20 @@ def _roff(text: str) -> str:
 
 def completion_script(shell: str, parser: argparse.ArgumentParser) -> str:
     """Return the script for `bash`, `zsh` or `fish`."""
-    commands = dict(_walk_parser(parser, ""))
-    if shell == "fish":
-        return "".join(_fish(path, words) for path, words in commands.items())
-    cases = "\n".join(f'      "{path}") candidates="{" ".join(words)}" ;;' for path, words in commands.items())
-    text = BASH.format(cases=cases)
-    return f"autoload -U +X bashcompinit && bashcompinit\n{text}" if shell == "zsh" else text
+    import shtab  # no other command needs it
+
+    for action in _walk_actions(parser):
+        kind = PATHS.get(str(action.metavar))
+        if kind is not None:
+            action.complete = shtab.FILE if kind == "file" else shtab.DIRECTORY  # type: ignore[attr-defined]
+    return shtab.complete(parser, shell=shell, root_prefix="hermes")
 
 
-def _walk_parser(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield every command (`""`, `config`, `config set`) with the words that may follow it."""
-    words: list[str] = []
-    below: list[tuple[str, argparse.ArgumentParser]] = []
+def _walk_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the options and arguments of a parser and of the parsers of its subcommands."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            below += action.choices.items()
-            words += action.choices
-        elif action.option_strings:
-            words += [o for o in action.option_strings if o.startswith("--")]
-        elif action.choices:
-            words += [str(c) for c in action.choices]
-    yield path, words
-    for name, child in below:
-        yield from _walk_parser(child, f"{path} {name}".strip())
-
-
-def _fish(path: str, words: list[str]) -> str:
-    names = path.split()
-    seen = " and ".join(f"__fish_seen_subcommand_from {n}" for n in names) or "__fish_use_subcommand"
-    return f"complete -c hermes -n '{seen.replace(' and ', '; and ')}' -f -a '{' '.join(words)}'\n"
+            for child in action.choices.values():
+                yield from _walk_actions(child)
+        else:
+            yield action
