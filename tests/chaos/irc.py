@@ -3,7 +3,8 @@
 IRC keeps nothing and confirms nothing: what was on its way when the daemon's connection ended is lost with it, whoever
 wrote the daemon. So a person here asks the server after each line (PING), and knows from the answers' order whether a
 line came before the daemon left (QUIT); one that did and is not in the daemon's inbox is said again. One that is in
-the inbox never is.
+the inbox never is. Nobody hears that a daemon leaves which has not joined the room yet, so a person speaks only while
+the daemon is in the room.
 """
 
 from __future__ import annotations
@@ -42,16 +43,18 @@ class IrcPerson:
         self._arrived: list[str] = []
         self._lost: list[str] = []
         self._last = ""
+        self._is_there = False
+        """Whether the agent is in the room."""
         self._send(f"NICK {nick}", f"USER {nick} 0 * :{nick}", f"JOIN {ROOM}")
         threading.Thread(target=self._read, daemon=True).start()
 
     def say(self, word: str) -> None:
         """Say something to the agent, now or as soon as it is there."""
         with self._lock:
-            if self._lost:
-                self._lost.append(word)
-            else:
+            if self._is_there and not self._lost:
                 self._say(word)
+            else:
+                self._lost.append(word)
 
     def close(self) -> None:
         """Leave."""
@@ -83,20 +86,27 @@ class IrcPerson:
             self._flying.remove(word)
             self._arrived.append(word)
             self.order.append(word)
+        elif command == "353" and AGENT in [name.lstrip("@+") for name in text.partition(" :")[2].split()]:
+            self._meet()
         elif who != AGENT:
             return
         elif command == "QUIT":
+            self._is_there = False
             arrived, self._arrived = self._arrived, []  # what is stored once stays so
             for word in [one for one in arrived if not self._stored(one)]:
                 self.order.remove(word)
                 self._lost.append(word)
         elif command == "JOIN":
-            lost, self._lost = self._lost, []
-            for word in lost:
-                self._say(word)
+            self._meet()
         elif command == "PRIVMSG":
             said = text.partition(":")[2]
             plain = said.removeprefix(REPEATED)
             if said == plain or plain != self._last:
                 self._heard(plain)
             self._last = plain
+
+    def _meet(self) -> None:
+        self._is_there = True
+        lost, self._lost = self._lost, []
+        for word in lost:
+            self._say(word)
