@@ -120,10 +120,13 @@ def finish(terminal: PromptedCommand) -> int:
 
 
 def interrupt(terminal: PromptedCommand, text: str) -> None:
-    """Press Ctrl-C until the program says `text`: between a prompt and its read, Python only notes the signal."""
-    for _ in range(60):
+    """Press Ctrl-C until the program says `text`: between a prompt and its read, Python only notes the signal.
+
+    A second one while the program ends would end it at once.
+    """
+    for _ in range(6):
         terminal.process.sendintr()
-        if terminal.process.expect_exact([text, pexpect.TIMEOUT], timeout=1) == 0:
+        if terminal.process.expect_exact([text, pexpect.TIMEOUT], timeout=10) == 0:
             return
     raise AssertionError(f"the program does not say {text!r}: {terminal.process.before}")
 
