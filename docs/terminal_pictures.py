@@ -76,7 +76,7 @@ async def _chat(theme: Theme) -> str:
     view.event(TurnFinished("", "answered", Usage(), "m"))
     await view.end_turn()
     totals = UsageTotals(3, 9_000, 700, 0, 0.0321, 0, 6.2)
-    status = Status("claude-sonnet-5", 24_000, 200_000, totals, "smart", 1)
+    status = Status("claude-sonnet-5", 24_000, 200_000, totals, "smart")
     view.lines([status_line(status, COLUMNS)])
     return out.getvalue()
 

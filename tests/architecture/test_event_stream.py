@@ -12,7 +12,9 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "hermes" / "hermes_agent"
 STREAM = "core/messages.py"
 PRODUCERS = ("agent/conversation.py", "agent/turn.py", "agent/tool_step.py")
-EVENTS = frozenset({"TextDelta", "StopSentence", "ToolStarted", "ToolOutput", "ToolFinished", "Notice"})
+EVENTS = frozenset(
+    {"TextDelta", "ReasoningDelta", "StopSentence", "ToolStarted", "ToolOutput", "ToolFinished", "Notice"}
+)
 """Events before the end; `TurnFinished` is also the value that ends what is no turn, such as a command over HTTP."""
 EXCEPT = ("testing/host.py",)
 """The test kit looks for tool calls among the events of an `Answer`."""

@@ -88,6 +88,11 @@ class TerminalScreen:
         self.process.sendeof()
         return self.end()
 
+    def leave_after_clearing(self) -> int:
+        """Clear the input, leave, and return the exit status."""
+        self.type("\x03")
+        return self.leave()
+
     def end(self) -> int:
         """Wait for the end of the program and return its exit status."""
         self.until(lambda: self._read() is None, "the end of the program")

@@ -67,7 +67,7 @@ class Conversation:
     is_cancelled_early: Callable[[], bool] = lambda: False
     """Returns whether the turn was interrupted before it started; its message is stored all the same."""
     streams_output: bool = False
-    """Whether turns yield output of commands as it comes (`ToolOutput`)."""
+    """Whether turns yield output of commands and reasoning as they come (`ToolOutput`, `ReasoningDelta`)."""
     notices: list[str] = field(default_factory=list)
     """Notices for the user that come with the next request."""
 

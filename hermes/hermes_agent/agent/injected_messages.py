@@ -74,6 +74,10 @@ class InjectedMessages:
         front = self.front_end
         if front is not None and session_id in ("", front.session_id):
             return "taken" if front.push(text) else "full"
+        return self.add(text, session_id)
+
+    def add(self, text: str, session_id: str) -> PushResult:
+        """Add a message to the running turn of a session, or to its next turn; from any thread."""
         with self._lock:
             waiting = self._pending.get(session_id)
             if waiting is None:

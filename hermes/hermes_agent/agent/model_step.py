@@ -22,6 +22,7 @@ from hermes_agent.contracts.model_client import (
     ModelAnswer,
     ModelDelta,
     ModelRequest,
+    ReasoningPart,
     RequestOptions,
     TextPart,
 )
@@ -63,7 +64,7 @@ class MiddlewareStream:
     request: ModelRequest
     keywords: dict[str, Any]
     original: dict[str, Any]
-    _items: asyncio.Queue[TextPart | None] = field(default_factory=asyncio.Queue)
+    _items: asyncio.Queue[TextPart | ReasoningPart | None] = field(default_factory=asyncio.Queue)
     """Text as it comes; None after the last callback."""
     _answers: tuple[Any, ModelAnswer] | None = None
     """The response that the callbacks got, and the answer that it represents."""
@@ -82,7 +83,7 @@ class MiddlewareStream:
         streamed = False
         try:
             while (item := await self._items.get()) is not None:
-                streamed = True
+                streamed = streamed or isinstance(item, TextPart)
                 yield item
             answer = self._answer(work.result())
         finally:
@@ -198,6 +199,9 @@ class ModelStep:
                 await self.context.warm_up(before.client)
                 async with contextlib.aclosing(await self._once(asked)) as items:
                     async for item in items:
+                        if isinstance(item, ReasoningPart):
+                            yield item
+                            continue
                         text = item.text if isinstance(item, TextPart) else ""
                         if continuation is not None:
                             text = continuation.feed(text) if isinstance(item, TextPart) else continuation.flush()
@@ -426,6 +430,8 @@ class _StreamObservers:
         self._begun = self._ended = False
 
     def add(self, item: ModelDelta) -> None:
+        if isinstance(item, ReasoningPart):
+            return
         if not self._begun:
             self._begun = True
             self._post("on_stream_start")

@@ -77,6 +77,8 @@ class Subagents:
         self._open = open_conversation
         self._find_open = find_open
         self._background: dict[asyncio.Task[None], Delegation] = {}
+        self._began: dict[str, float] = {}
+        """When this process began each delegation that runs."""
         self._attempts: set[str] = set()
         """Ids of the delegations that run in this process, or were reported in it."""
         self._recovered: set[str] = set()
@@ -170,6 +172,7 @@ class Subagents:
 
         running = asyncio.ensure_future(run())
         self._background[running] = work
+        self._began[work.id] = time.time()
         self._attempts.add(work.id)
         running.add_done_callback(self._ended)
 
@@ -190,6 +193,11 @@ class Subagents:
         """Return the number of delegations of a session that run in the background."""
         return sum(work.session_id == session_id for work in list(self._background.values()))
 
+    def list_background(self, session_id: str) -> list[tuple[str, float]]:
+        """Return the first goal and the start of each delegation of a session that runs in the background."""
+        works = [work for work in list(self._background.values()) if work.session_id == session_id]
+        return [(str(work.plan["tasks"][0][0]), self._began.get(work.id, 0.0)) for work in works]
+
     def cancel_background(self, session_id: str) -> None:
         """Cancel the background work of a conversation that is closed."""
         self._recovered.discard(session_id)
@@ -205,6 +213,7 @@ class Subagents:
 
     def _ended(self, running: asyncio.Task[None]) -> None:
         work = self._background.pop(running)
+        self._began.pop(work.id, None)
         if running.cancelled() or running.exception() is not None:
             self._attempts.discard(work.id)
         if not running.cancelled() and (error := running.exception()) is not None:

@@ -23,10 +23,19 @@ from hermes_agent.agent.turn_start import (
     start_turn,
     without_fences,
 )
-from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, TextPart, ToolDefinitions
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, ReasoningPart, TextPart, ToolDefinitions
 from hermes_agent.core.errors import ContextTooLong, UserError
 from hermes_agent.core.log_context import log_context
-from hermes_agent.core.messages import Message, Notice, StopSentence, TextDelta, TurnEvent, TurnFinished, text_content
+from hermes_agent.core.messages import (
+    Message,
+    Notice,
+    ReasoningDelta,
+    StopSentence,
+    TextDelta,
+    TurnEvent,
+    TurnFinished,
+    text_content,
+)
 from hermes_agent.core.redaction import redactor
 from hermes_agent.models.fallback import RetryNotice
 from hermes_agent.models.model_catalog import cost_usd
@@ -198,7 +207,7 @@ async def _nudge(turn: TurnState, final_response: str) -> str:
 
 async def _fitted_step(
     turn: TurnState, engines: ContextEngines, tools: Any, reminder: str = ""
-) -> AsyncGenerator[TextDelta | ModelAnswer | Notice, None]:
+) -> AsyncGenerator[TextDelta | ReasoningDelta | ModelAnswer | Notice, None]:
     """Send a model request; compact the history before it, or after an overflow of the context window.
 
     A caller that brings its own history gets the error of a first request that is too long: it decides what to omit.
@@ -236,7 +245,7 @@ async def _fitted_step(
 
 async def _model_step(
     turn: TurnState, tools: Any, reminder: str = ""
-) -> AsyncGenerator[TextDelta | ModelAnswer | Notice, None]:
+) -> AsyncGenerator[TextDelta | ReasoningDelta | ModelAnswer | Notice, None]:
     """Send one model request; its answer is in the history when it is yielded."""
     context = turn.context
     turn.context.interrupt.check()
@@ -256,7 +265,13 @@ async def _model_step(
     extra = {"reasoning_effort": effort} if (effort := context.model.chosen.reasoning_effort) else {}
     messages = [context.history.system_message(), *sent]
     request = ModelRequest(
-        context.model.name, messages, tools, context.model.chosen.max_tokens, session_id=context.session.id, extra=extra
+        context.model.name,
+        messages,
+        tools,
+        context.model.chosen.max_tokens,
+        session_id=context.session.id,
+        extra=extra,
+        shows_reasoning=context.streams_output,
     )
     if turn.options.values():
         request = turn.options.apply_to(request, first=not turn.answers)
@@ -271,9 +286,9 @@ async def _model_step(
                     yield TextDelta(separator + item.text)
                     separator = ""
                     text += item.text
-                elif isinstance(item, RetryNotice):
-                    if item.why:
-                        yield Notice(item.why, "warning")
+                elif isinstance(item, ReasoningPart | RetryNotice):
+                    if event := _shown(item):
+                        yield event
                 else:
                     turn.request_id = step.id
                     turn.usage += item.usage
@@ -290,6 +305,13 @@ async def _model_step(
             context.history.add(Message("assistant", text + "\n\n[interrupted by the user]"))
             turn.add_text(text)
         raise
+
+
+def _shown(item: ReasoningPart | RetryNotice) -> ReasoningDelta | Notice | None:
+    """Return the event that shows reasoning or a retry, or None for nothing."""
+    if isinstance(item, ReasoningPart):
+        return ReasoningDelta(item.text)
+    return Notice(item.why, "warning") if item.why else None
 
 
 async def _reached_cap(context: TurnContext) -> str:

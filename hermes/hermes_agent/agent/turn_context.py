@@ -249,7 +249,7 @@ class TurnContext:
     titles: TitleWriter | None
     spill: AnswerSpill | None
     streams_output: bool
-    """Whether output of commands is part of the event stream."""
+    """Whether output of commands and reasoning are part of the event stream."""
     read_filter: Callable[[Path, str], str] | None
     """Masks and tracks the text of instruction files; None reads no such files."""
     turn_id: str = ""

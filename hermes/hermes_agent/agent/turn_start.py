@@ -15,7 +15,7 @@ from typing import Any
 
 from hermes_agent.agent.transcript_writer import LOST_RESULT
 from hermes_agent.agent.turn_context import Interrupted, TurnContext, TurnState
-from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, TextPart
+from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ReasoningPart, TextPart
 from hermes_agent.core.errors import UnsupportedOption
 from hermes_agent.core.messages import Content, Message, ToolCall, assistant_text, text_content
 from hermes_agent.core.redaction import StreamMask
@@ -182,7 +182,7 @@ async def mask_stream(
     mask = StreamMask()
     async with contextlib.aclosing(stream):
         async for item in stream:
-            if not isinstance(item, RetryNotice):  # another attempt continues where the text ended
+            if not isinstance(item, RetryNotice | ReasoningPart):  # another attempt continues where the text ended
                 text = mask.feed(item.text) if isinstance(item, TextPart) else mask.end()
                 if text:
                     yield TextPart(text)
@@ -191,7 +191,7 @@ async def mask_stream(
 
 
 def _scrub_item(scrubber: FenceScrubber, item: ModelDelta | RetryNotice) -> Iterator[ModelDelta | RetryNotice]:
-    if isinstance(item, RetryNotice):
+    if isinstance(item, RetryNotice | ReasoningPart):
         yield item
     elif isinstance(item, ModelAnswer):
         if rest := scrubber.end():

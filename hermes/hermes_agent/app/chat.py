@@ -9,7 +9,8 @@ from typing import Any
 from hermes_agent import __version__
 from hermes_agent.app.first_prompt import ChatSources, OpenedScreen, make_screen
 from hermes_agent.app.start import start_warnings
-from hermes_agent.console.console import Console, ConsoleDeps
+from hermes_agent.console.console import Console
+from hermes_agent.console.dependencies import BackgroundWork, ConsoleDeps
 from hermes_agent.console.overview import Banner
 from hermes_agent.console.screen import Screen
 from hermes_agent.host import Host
@@ -73,10 +74,15 @@ def console_deps(host: Host) -> ConsoleDeps:
 
         set_value(host.home, tuple(key.split(".")), value, schema=declared_schema(host.home))
 
-    def count_background(session_id: str) -> int:
-        processes = host.service(ProcessNotices).count_running(session_id)
-        return processes + host.agent.subagents.count_background(session_id)
+    def background(session_id: str) -> list[BackgroundWork]:
+        processes = host.service(ProcessNotices).running(session_id)
+        delegated = host.agent.subagents.list_background(session_id)
+        return [
+            *(BackgroundWork("command", each.command, each.began) for each in processes),
+            *(BackgroundWork("subagent", goal, since) for goal, since in delegated),
+        ]
 
+    is_mode_written = _is_written(host, "display", "busy_input_mode")  # its default is that of chats
     return ConsoleDeps(
         home=host.home,
         directory=host.working_directory,
@@ -85,7 +91,9 @@ def console_deps(host: Host) -> ConsoleDeps:
         save_setting=save_setting,
         list_models=list_models,
         add_note=partial(host.service(MemoryManager).add_note, LOCAL),
-        background=count_background,
+        background=background,
+        busy_mode=host.config.get("display.busy_input_mode") if is_mode_written else "queue",
+        shows_reasoning=bool(host.config.get("display.show_reasoning")),
         has_local_files=host.config.get("terminal.backend") in ("local", "bwrap", "systemd"),
     )
 

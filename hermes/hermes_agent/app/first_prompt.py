@@ -122,6 +122,12 @@ class EarlyInput:
         self._screen.set_queue(self._lines)
         return text
 
+    def steer_queued(self) -> None:
+        """Do nothing: no turn runs."""
+
+    def paste_image(self) -> None:
+        """Do nothing: nothing reads the clipboard yet."""
+
     def toggle_verbose(self) -> None:
         """Do nothing: nothing is shown yet."""
 

@@ -50,6 +50,15 @@ DECLARATIONS: tuple[SlashCommand, ...] = (
         right="always",
         values=("all",),
     ),
+    _during_turn("steer", description="Add a message to the running turn", args_hint="TEXT", where=BOTH, waits_in=CHAT),
+    _during_turn(
+        "queue",
+        description="Send a message after the running turn",
+        args_hint="TEXT",
+        aliases=("q",),
+        where=BOTH,
+        waits_in=CHAT,
+    ),
     _between_turns(
         "model", description="Show or change the model", args_hint="[NAME]", where=BOTH, right="known", values="models"
     ),
@@ -106,12 +115,8 @@ DECLARATIONS: tuple[SlashCommand, ...] = (
         where=TERMINAL,
         values="themes",
     ),
-    _during_turn("verbose", description="Show tool results, or hide them", where=TERMINAL),
+    _during_turn("verbose", description="Show tool results and reasoning, or hide them", where=TERMINAL),
     # in chats
-    _between_turns("steer", description="Add a message to the running turn", args_hint="TEXT", where=CHAT),
-    _between_turns(
-        "queue", description="Send a message after the running turn", args_hint="TEXT", aliases=("q",), where=CHAT
-    ),
     _during_turn("status", description="Show session, model and running turn", where=CHAT, right="always"),
     _during_turn(
         "whoami", description="Show your identity and the commands that you may run", where=CHAT, right="always"

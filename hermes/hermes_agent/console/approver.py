@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hermes_agent.console.menus import Menu, MenuOption
@@ -12,6 +13,10 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.policy import Choice, Refusal
 
 MAX_DETAIL_LINES = 30
+MAX_HOSTS = 5
+_HOST = re.compile(
+    r"[a-z][a-z0-9+.-]*://(?:[^\s/@'\"]*@)?(\[[0-9a-f:.]+\]|[\w.-]+)|(?<!\S)[\w.-]+@([\w.-]+\w):", re.IGNORECASE
+)
 _OTHER = "\0other"
 
 _OPTIONS = {
@@ -81,8 +86,19 @@ class MenuApprover:
             lines += wrap([Piece(_detail_style(request.tool, number, each), each)], width, line("    "))
         if len(details) > MAX_DETAIL_LINES:
             lines.append(line(f"    … {len(details) - MAX_DETAIL_LINES} more lines", "dim"))
+        if hosts := hosts_in(request.detail):
+            shown = ", ".join(hosts[:MAX_HOSTS]) + (
+                f" and {len(hosts) - MAX_HOSTS} more" if len(hosts) > MAX_HOSTS else ""
+            )
+            lines += wrap([Piece("alert", f"    reaches {shown}")], width, (), line("    "))
         lines.append(line("Allow?", "strong"))
         return lines
+
+
+def hosts_in(detail: str) -> list[str]:
+    """Return the hosts of addresses in a request (`https://HOST/…`, `user@HOST:`), each once."""
+    found = [printable(match[1] or match[2]).lower() for match in _HOST.finditer(detail)]
+    return list(dict.fromkeys(found))
 
 
 def _detail_style(tool: str, number: int, text: str) -> str:

@@ -4,61 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.agent import Agent
 from hermes_agent.agent.command_router import CommandCall, CommandRouter, RunSkill, UnknownCommand
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.commands import HelpRow, parse_command
 from hermes_agent.console.approver import MenuApprover
+from hermes_agent.console.clipboard import paste_from_clipboard
+from hermes_agent.console.dependencies import ConsoleDeps
 from hermes_agent.console.input import (
     InputQueue,
     PasteStore,
     QueuedInput,
     UserCommand,
     content_with_images,
+    mention_of,
     mentioned_images,
 )
-from hermes_agent.console.overview import Banner, Status, banner_lines, status_line
-from hermes_agent.console.screen import Screen
+from hermes_agent.console.overview import Banner, banner_lines
+from hermes_agent.console.screen import Screen, handled_signals
 from hermes_agent.console.slash_commands import ConsoleCommands
+from hermes_agent.console.status_bar import StatusBar
 from hermes_agent.console.styled import printable
 from hermes_agent.console.transcript_view import TranscriptView
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, ToolFailed, UserError
 from hermes_agent.core.messages import fold
-from hermes_agent.models.model_catalog import ModelInfo
 from hermes_agent.policy import NoApprover
-from hermes_agent.sessions import UsageLedger
 
 PLATFORM = "cli"
 LEAVE = ("exit", "quit")
 """Lines that leave without a slash, too: no question consists of them."""
 LEAVE_AGAIN_S = 2.0
 """Time in which a second Ctrl-C between turns leaves."""
-
-
-class ConsoleDeps(NamedTuple):
-    """What the console uses of its host."""
-
-    home: Path
-    directory: Path
-    """The working directory."""
-    ledger: UsageLedger
-    setting: Callable[[str], Any]
-    save_setting: Callable[[str, Any], None]
-    """Writes a setting into the config. Raises UserError."""
-    list_models: Callable[[], list[ModelInfo]]
-    """Returns the models of the configured provider. Blocks; raises ModelsUnavailable."""
-    add_note: Callable[[str], None]
-    """Adds a note to the agent's memory. Raises HermesError."""
-    background: Callable[[str], int] = lambda session_id: 0
-    """Returns the number of background processes and subagents of a session."""
-    has_local_files: bool = True
 
 
 class Console:
@@ -92,6 +73,7 @@ class Console:
         self.conversation: Conversation | None = None
         self.screen: Screen
         self.view: TranscriptView
+        self._status: StatusBar
         self._make_screen = make_screen
         self._begin = begin
         self._banner = banner
@@ -149,17 +131,25 @@ class Console:
         """
         self._loop = asyncio.get_running_loop()
         self.screen = self._make_screen(self)
+        self._status = StatusBar(self.screen, self.agent, self.deps)
         is_raw = not sys.stdout.isatty()
         deps = self.deps
-        self.view = TranscriptView(self.screen, deps.directory, has_local_files=deps.has_local_files, is_raw=is_raw)
+        self.view = TranscriptView(
+            self.screen,
+            deps.directory,
+            has_local_files=deps.has_local_files,
+            is_raw=is_raw,
+            shows_reasoning=deps.shows_reasoning,
+        )
         self.conversation = await self.open(self._session_id)
+        await self.load_skills()
         self._show_banner()
         self.agent.injected.front_end = self
         # while the user reads and types; the first answer need not wait for it
         warming = asyncio.ensure_future(self.agent.warm_up(self.conversation.model_state.chosen.client))
         reading = asyncio.ensure_future(self._read_input())
         try:
-            with self._signals():
+            with handled_signals(self.on_interrupt, self.leave):
                 await self._converse(first_question, reading, prompt=prompt)
         finally:
             self.agent.injected.front_end = None
@@ -190,6 +180,8 @@ class Console:
             status = await self.run_turn(None)
         if prompt:
             self._start_background(self._prepare())
+            if self.screen.is_live:
+                self._start_background(self._status.watch_background(lambda: self.conversation, lambda: self._is_busy))
         while not self._is_leaving:
             self._wakeup.clear()
             item = self._queue.take()
@@ -208,7 +200,6 @@ class Console:
         """Load what the first answer and the completion need, while the user reads and types."""
         from hermes_agent.console.markdown_view import load_renderer
 
-        await self.load_skills()
         await self.agent.bridge.run(load_renderer)
         await self.refresh_status()
 
@@ -229,6 +220,7 @@ class Console:
         finally:
             self._depth -= 1
             if not self._depth:
+                self._return_steered()
                 await self.view.end_turn()
                 self._start_background(self.refresh_status())
 
@@ -297,12 +289,20 @@ class Console:
     # -- input (`screen.InputHandler`) ---------------------------------------------------------------------------
 
     def on_line(self, text: str) -> None:
-        """Take a submitted text: during a turn, a command runs at once and anything else waits."""
+        """Take a submitted text: during a turn, a command runs at once; a message waits, steers or interrupts."""
         if self._is_busy and (parsed := parse_command("/quit" if is_leaving(text) else text)) is not None:
             command = self.slash.commands.find(parsed[0], "terminal")
             if command is not None and command.during_turn:
                 self._start_background(self._run_command(CommandCall(command, parsed[1])))
                 return
+        if self._is_busy and self.deps.busy_mode == "steer" and self.steer(text):
+            return
+        self.enqueue(text)
+        if self._is_busy and self.deps.busy_mode == "interrupt" and not self._is_command(text):
+            self.stop_turn()
+
+    def enqueue(self, text: str) -> None:
+        """Add a text to the queue."""
         if not self._queue.add_typed(text):
             self.view.error("The input queue is full; this message was ignored.")
             return
@@ -330,6 +330,47 @@ class Console:
         """Leave."""
         self.leave()
 
+    def steer(self, text: str) -> bool:
+        """Give a message to the running turn; return False for what must wait: a command, or one with images."""
+        if not self._is_busy or self.conversation is None or not self.conversation.running_turn:
+            return False
+        whole = self.pastes.expand(text)
+        if self._is_command(text) or mentioned_images(whole, self.deps.directory):
+            return False
+        if self.agent.injected.add(whole, self.session_id) != "taken":
+            return False
+        self.view.user_message(text)
+        self.view.note("(given to the running turn)", "dim")
+        return True
+
+    def steer_queued(self) -> None:
+        """Give the messages that wait to the running turn."""
+        for item in self._queue.take_typed():
+            if not self.steer(item):
+                self._queue.add_typed(item)
+        self._show_queue()
+
+    def _is_command(self, text: str) -> bool:
+        return text.startswith(("!", "#")) or is_leaving(text) or parse_command(text) is not None
+
+    def _return_steered(self) -> None:
+        """Put messages that the turn did not take before its end into the queue."""
+        for text in self.agent.injected.take(self.session_id):
+            self._queue.add_typed(text)
+
+    def paste_image(self) -> None:
+        """Insert the image of the clipboard, or its text."""
+        self._start_background(self._paste_image())
+
+    async def _paste_image(self) -> None:
+        try:
+            found = await self.agent.bridge.run(paste_from_clipboard, self.deps.home / "images")
+        except (UserError, OSError) as error:
+            self.view.note(str(error), "warning")
+            return
+        text = self.pastes.fold(found) if isinstance(found, str) else mention_of(found, self.deps.directory)
+        self.screen.insert_input(text)
+
     def take_back(self) -> str:
         """Remove the last message from the queue and return it."""
         text = self._queue.take_back()
@@ -338,8 +379,7 @@ class Console:
 
     def toggle_verbose(self) -> None:
         """Show tool results, or hide them."""
-        self.view.verbose = not self.view.verbose
-        self.view.note(f"Tool results are {'shown' if self.view.verbose else 'hidden'}.", "dim")
+        self.view.set_verbose(not self.view.verbose)
 
     def leave(self, status: int = EXIT_OK) -> None:
         """End the console after the running turn, which is interrupted."""
@@ -418,30 +458,15 @@ class Console:
 
     async def refresh_status(self) -> None:
         """Show the status bar as it is now."""
-        conversation = self.conversation
-        if conversation is None or not self.screen.is_live:
-            return
-        session_id = conversation.session_id
-        totals = await self.agent.bridge.run(lambda: self.deps.ledger.totals(session_id=session_id))
-        background = await self.agent.bridge.run(self.deps.background, session_id)
-        usage = await conversation.context_usage()
-        status = Status(
-            conversation.model,
-            usage.tokens if usage.messages else 0,
-            usage.window,
-            totals,
-            str(self.deps.setting("approvals.mode") or "off"),
-            background,
-        )
-        self.screen.show_status(status_line(status, self.screen.width - 1))
+        if self.conversation is not None and self.screen.is_live:
+            await self._status.refresh(self.conversation)
 
     def _show_banner(self) -> None:
         assert self.conversation is not None
         conversation, width = self.conversation, self.screen.width
         address = str(getattr(conversation.model_state.chosen.client, "base_url", "") or "")
-        lines = banner_lines(
-            self._banner, conversation.model, conversation.provider, address, self.deps.directory, width
-        )
+        banner = self._banner._replace(skills=[row.name for row in self.skill_rows])
+        lines = banner_lines(banner, conversation.model, conversation.provider, address, self.deps.directory, width)
         self.view.lines(lines)
         if conversation.history:
             self.view.note(f"session {conversation.session_id}, {len(conversation.history)} messages so far")
@@ -453,19 +478,6 @@ class Console:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    @contextlib.contextmanager
-    def _signals(self) -> Any:
-        """Handle signals while the block lasts: SIGINT interrupts, SIGTERM and SIGHUP leave."""
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self.on_interrupt)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.leave, 128 + number)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                loop.remove_signal_handler(number)
 
 
 def is_leaving(line: str) -> bool:

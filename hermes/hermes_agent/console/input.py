@@ -68,6 +68,13 @@ class InputQueue:
         with self._lock:
             return self._items.popleft() if self._items else None
 
+    def take_typed(self) -> list[str]:
+        """Remove and return the messages of the user."""
+        with self._lock:
+            typed = [item.text for item in self._items if item.is_typed]
+            self._items = deque(item for item in self._items if not item.is_typed)
+            return typed
+
     def take_back(self) -> str:
         """Remove and return the last message of the user, or ""."""
         with self._lock:
@@ -110,7 +117,7 @@ class PasteStore:
         """Return what is inserted for a paste: the text, a mark for a long one, `@path` for dropped files."""
         files = dropped_files(text, self._directory)
         if files:
-            return "".join(_mention(path, self._directory) for path in files)
+            return "".join(mention_of(path, self._directory) for path in files)
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.count("\n") + 1
         if lines <= FOLDED_LINES and len(text) <= FOLDED_CHARS:
@@ -141,7 +148,8 @@ def dropped_files(text: str, directory: Path) -> list[Path]:
         return []
 
 
-def _mention(path: Path, directory: Path) -> str:
+def mention_of(path: Path, directory: Path) -> str:
+    """Return `@path ` for a file; relative to the directory if it is below it."""
     shown = str(path.relative_to(directory)) if path.is_relative_to(directory) else str(path)
     return f'@"{shown}" ' if " " in shown else f"@{shown} "
 

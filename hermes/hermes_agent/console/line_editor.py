@@ -67,7 +67,11 @@ class ChatCompleter(Completer):
                     display = f"/{entry.name} {entry.hint}".rstrip()
                     yield Completion(f"/{entry.name}", -len(text), display=display, display_meta=entry.description)
             return
-        for value in _ranked(typed, self._source.arguments(name.lower())):
+        values = self._source.arguments(name.lower())
+        if values and values[0][0].startswith("/"):  # more skills after a skill
+            typed = typed.rpartition(" ")[2]
+            values = values if typed.startswith("/") else []
+        for value in _ranked(typed, values):
             yield Completion(value[0], -len(typed), display_meta=value[1])
 
     def _mention_completions(self, typed: str) -> Iterator[Completion]:

@@ -69,6 +69,7 @@ class InputKeys:
         keys.add("s-tab", filter=is_typing)(self._complete_backwards)
         keys.add("up", filter=in_input & is_empty & Condition(lambda: bool(screen.queue)))(self._take_back)
         keys.add(Keys.BracketedPaste, filter=in_input)(self._paste)
+        keys.add("c-v", filter=in_input & is_inserting)(self._paste_image)
         for key in ("c-c", "<sigint>"):
             keys.add(key, filter=~in_answer)(self._interrupt)
         for key in ("c-c", "<sigint>", "c-d", "escape"):
@@ -79,7 +80,10 @@ class InputKeys:
         keys.add("c-o")(self._toggle)
 
     def _submit(self, event: KeyPressEvent) -> None:
-        buffer = event.current_buffer
+        buffer, screen = event.current_buffer, self._screen
+        if not buffer.text.strip() and screen.queue and screen.is_busy and screen.handler is not None:
+            screen.handler.steer_queued()
+            return
         if buffer.document.current_line_before_cursor.endswith("\\") and not buffer.document.text_after_cursor:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
@@ -131,7 +135,14 @@ class InputKeys:
             event.current_buffer.insert_text(self._screen.handler.take_back())
 
     def _paste(self, event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text(self._screen.on_paste(event.data))
+        if event.data:
+            event.current_buffer.insert_text(self._screen.on_paste(event.data))
+        else:  # some terminals paste nothing when the clipboard has an image
+            self._paste_image(event)
+
+    def _paste_image(self, event: KeyPressEvent) -> None:
+        if self._screen.handler is not None:
+            self._screen.handler.paste_image()
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         screen = self._screen

@@ -86,6 +86,7 @@ class LiveScreen:
         self._finished: deque[Line] = deque(maxlen=KEPT_LINES)
         self._live: Sequence[Line] = ()
         self._status: Line = ()
+        self._background: Sequence[Line] = ()
         self._output = FrameOutput.of_terminal(theme)
         self.buffer = make_buffer(self._accept)
         self.answer_buffer = Buffer(multiline=False, accept_handler=self._accept_answer, name="answer")
@@ -124,6 +125,12 @@ class LiveScreen:
         """Replace the status bar."""
         if line != self._status:
             self._status = line
+            self.draw()
+
+    def show_background(self, lines: Sequence[Line]) -> None:
+        """Replace the rows of background work."""
+        if list(lines) != list(self._background):
+            self._background = lines
             self.draw()
 
     def set_busy(self, is_busy: bool) -> None:
@@ -207,7 +214,7 @@ class LiveScreen:
         self.close_menu(None)
         self.close_question(None)
         if self._app.is_running and not self._app.is_done:
-            self._live, self._status, self.queue = (), (), ()
+            self._live, self._status, self.queue, self._background = (), (), (), ()
             self._app.exit()
 
     def set_theme(self, theme: Theme) -> None:
@@ -232,6 +239,11 @@ class LiveScreen:
         """Put a text into the input."""
         self.buffer.text = text
         self.buffer.cursor_position = len(text)
+
+    def insert_input(self, text: str) -> None:
+        """Insert a text at the cursor."""
+        self.buffer.insert_text(text)
+        self._app.invalidate()
 
     def on_paste(self, text: str, /) -> str:
         """Return what a paste inserts."""
@@ -345,6 +357,7 @@ class LiveScreen:
                 ConditionalContainer(self._input_window, ~is_asking),
                 ConditionalContainer(_rows(self._completion_rows), has_completions & ~is_choosing & ~is_asking),
                 ConditionalContainer(search, is_searching),
+                _rows(lambda: self._background),
                 _rows(self._status_rows),
             ],
             align=VerticalAlign.TOP,
@@ -376,6 +389,8 @@ class LiveScreen:
         rows = [crop(line(f"  queued: {' '.join(text.split())}", "queued"), width) for text in self.queue[:5]]
         if len(self.queue) > 5:
             rows.append(line(f"  … {len(self.queue) - 5} more", "queued"))
+        if rows:
+            rows.append(crop(line("  Enter gives them to the running turn, Up takes the last one back", "dim"), width))
         return rows
 
     def _menu_rows(self) -> list[Line]:

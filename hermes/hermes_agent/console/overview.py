@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.agent.compaction import ContextUsage
-from hermes_agent.console.styled import Line, Piece, cells, line, printable, wrap
+from hermes_agent.console.dependencies import BackgroundWork
+from hermes_agent.console.styled import Line, Piece, cells, fit, line, printable, wrap
 from hermes_agent.console.tool_lines import duration
 from hermes_agent.core.redaction import redactor
 from hermes_agent.sessions import UsageTotals
@@ -85,8 +86,6 @@ class Status(NamedTuple):
     """Usage of the session."""
     approvals: str
     """`manual`, `smart` or `off`."""
-    background: int
-    """Background processes and subagents."""
 
 
 def status_line(status: Status, width: int) -> Line:
@@ -96,8 +95,6 @@ def status_line(status: Status, width: int) -> Line:
         percent = 100 * status.tokens // status.window
         share = f"{percent} %" if percent else "<1 %"
         parts.append(Piece("alert" if percent >= FULL_PERCENT else "status", f"context {share}"))
-    if status.background:
-        parts.append(Piece("alert", f"{status.background} in the background"))
     if status.approvals == "off":
         parts.append(Piece("alert", "approvals off"))
     totals = status.totals
@@ -113,6 +110,23 @@ def status_line(status: Status, width: int) -> Line:
             break
         line += added
     return tuple(line)
+
+
+MAX_BACKGROUND_ROWS = 4
+
+
+def background_lines(works: Sequence[BackgroundWork], now: float, width: int) -> list[Line]:
+    """Return a row for each background process and each delegation."""
+    rows: list[Line] = []
+    for work in works[:MAX_BACKGROUND_ROWS]:
+        age = f"  {duration(max(now - work.since, 0))}" if work.since else ""
+        mark = {"command": "runs ", "subagent": "subagent: "}[work.kind]
+        text = redactor.mask_known(printable(" ".join(work.text.split())))
+        room = max(width - len(age) - len(mark) - 4, 8)
+        rows.append((Piece("spinner", "  ⧗ "), Piece("dim", mark), Piece("status", fit(text, room)), Piece("dim", age)))
+    if len(works) > MAX_BACKGROUND_ROWS:
+        rows.append(line(f"  … {len(works) - MAX_BACKGROUND_ROWS} more in the background", "dim"))
+    return rows
 
 
 def cost_text(totals: UsageTotals) -> str:

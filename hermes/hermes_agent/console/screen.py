@@ -9,8 +9,9 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TextIO
 
 from hermes_agent.console.menus import Menu, MenuAnswer
@@ -39,8 +40,16 @@ class InputHandler(Protocol):
         """Remove the last message from the queue and return it."""
         ...
 
+    def steer_queued(self) -> None:
+        """Give the messages that wait to the running turn."""
+        ...
+
+    def paste_image(self) -> None:
+        """Insert the image of the clipboard."""
+        ...
+
     def toggle_verbose(self) -> None:
-        """Show tool results, or hide them."""
+        """Show tool results and reasoning, or hide them."""
         ...
 
 
@@ -74,6 +83,10 @@ class Screen(Protocol):
         """Show the status bar."""
         ...
 
+    def show_background(self, lines: Sequence[Line]) -> None:
+        """Show what works in the background, above the status bar."""
+        ...
+
     def set_busy(self, is_busy: bool) -> None:
         """Say whether a turn runs."""
         ...
@@ -92,6 +105,10 @@ class Screen(Protocol):
 
     def fill_input(self, text: str) -> None:
         """Put a text into the input."""
+        ...
+
+    def insert_input(self, text: str) -> None:
+        """Insert a text into the input."""
         ...
 
     def clear(self) -> None:
@@ -159,6 +176,9 @@ class PlainScreen:
     def show_status(self, line: Line) -> None:
         """Show nothing: `/usage` and `/context` say it."""
 
+    def show_background(self, lines: Sequence[Line]) -> None:
+        """Show nothing, as for the status."""
+
     def set_busy(self, is_busy: bool) -> None:
         """Show the prompt between turns."""
         self._is_busy = is_busy
@@ -179,6 +199,10 @@ class PlainScreen:
     def fill_input(self, text: str) -> None:
         """Show the text: the terminal's own line cannot be changed."""
         self.print([line(each) for each in text.split("\n")])
+
+    def insert_input(self, text: str) -> None:
+        """Show the text, as `fill_input`."""
+        self.fill_input(text)
 
     def clear(self) -> None:
         """Clear the terminal's screen, where there is one."""
@@ -285,6 +309,20 @@ class PlainScreen:
             self._has_prompt = False
             with contextlib.suppress(ValueError):
                 self._out.write("\n")
+
+
+@contextlib.contextmanager
+def handled_signals(interrupt: Callable[[], None], leave: Callable[[int], None]) -> Iterator[None]:
+    """Let SIGINT interrupt, and SIGTERM and SIGHUP leave with 128 and their number, in the block."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, leave, 128 + number)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
 
 
 def pick_screen(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from hermes_agent.agent import Agent
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.session_commands import find_session, set_title
 from hermes_agent.commands import CommandTable, HelpRow
+from hermes_agent.console.dependencies import ConsoleDeps
 from hermes_agent.console.menus import Menu, MenuOption
 from hermes_agent.console.overview import context_lines, cost_text
 from hermes_agent.console.screen import Screen
@@ -22,7 +22,7 @@ from hermes_agent.contracts.command import CommandHandler
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.text import nearest_name
 from hermes_agent.models.model_catalog import ModelInfo, ModelsUnavailable
-from hermes_agent.sessions import LOCAL, SessionInfo, UsageLedger
+from hermes_agent.sessions import LOCAL, SessionInfo
 from hermes_agent.system.files import write_atomic
 
 LISTED_SESSIONS = 200
@@ -37,7 +37,7 @@ class KeyHelp(NamedTuple):
 
 
 KEYS = (
-    KeyHelp("Enter", "send the message, or choose in a menu"),
+    KeyHelp("Enter", "send the message, or choose in a menu; without a text: give queued messages to the turn"),
     KeyHelp("Alt-Enter, Shift-Enter, Ctrl-J", "begin a new line; so does \\ at the end of a line"),
     KeyHelp("Tab", "complete a command, an argument, @file or @session"),
     KeyHelp("Up, Down", "move in the text, then to other messages; Up takes back a queued message"),
@@ -46,20 +46,11 @@ KEYS = (
     KeyHelp("Ctrl-C", "stop the turn; clear the input; twice: leave"),
     KeyHelp("Ctrl-D", "leave, if the input is empty"),
     KeyHelp("Ctrl-L", "clear the screen"),
-    KeyHelp("Ctrl-O", "show tool results, or hide them"),
+    KeyHelp("Ctrl-O", "show tool results and reasoning, also those of the last turn, or hide them"),
+    KeyHelp("Ctrl-V", "paste the image of the clipboard, or its text"),
     KeyHelp("Ctrl-Z", "suspend"),
     KeyHelp("Esc", "close a menu"),
 )
-
-
-class _Settings(Protocol):
-    @property
-    def directory(self) -> Path: ...
-    @property
-    def ledger(self) -> UsageLedger: ...
-    def setting(self, key: str, /) -> Any: ...
-    def save_setting(self, key: str, value: Any, /) -> None: ...
-    def list_models(self) -> list[ModelInfo]: ...
 
 
 class CommandedConsole(Protocol):
@@ -70,9 +61,10 @@ class CommandedConsole(Protocol):
     screen: Screen
     view: TranscriptView
     model: str | None
+    skill_rows: list[HelpRow]
 
     @property
-    def deps(self) -> _Settings: ...
+    def deps(self) -> ConsoleDeps: ...
     async def open(self, session_id: str | None, after: str = "") -> Conversation: ...
     async def run_turn(self, content: Any) -> int: ...
     async def send(self, text: str) -> int: ...
@@ -81,6 +73,8 @@ class CommandedConsole(Protocol):
     def help_rows(self) -> list[HelpRow]: ...
     def fill_input(self, text: str) -> None: ...
     def stop_turn(self) -> bool: ...
+    def steer(self, text: str) -> bool: ...
+    def enqueue(self, text: str) -> None: ...
     def leave(self, status: int = 0) -> None: ...
 
 
@@ -111,6 +105,8 @@ class ConsoleCommands:
             "theme": self._theme,
             "verbose": self._verbose,
             "stop": self._stop,
+            "steer": self._steer,
+            "queue": self._queue,
             "quit": self._quit,
         }
         self._table.bind("terminal", handlers)
@@ -348,8 +344,21 @@ class ConsoleCommands:
         return ""
 
     async def _verbose(self, arguments: str) -> str:
-        self._console.view.verbose = not self._console.view.verbose
-        return f"Tool results are {'shown' if self._console.view.verbose else 'hidden'}."
+        self._console.view.set_verbose(not self._console.view.verbose)
+        return ""
+
+    async def _steer(self, arguments: str) -> str:
+        if not arguments.strip():
+            raise UserError("/steer needs a text", hint="/steer TEXT gives it to the running turn.")
+        if not self._console.steer(arguments):
+            self._console.enqueue(arguments)
+        return ""
+
+    async def _queue(self, arguments: str) -> str:
+        if not arguments.strip():
+            raise UserError("/queue needs a text", hint="/queue TEXT sends it after the running turn.")
+        self._console.enqueue(arguments)
+        return ""
 
     async def _stop(self, arguments: str) -> str:
         subagents, session_id = self._console.agent.subagents, self._conversation.session_id
@@ -367,7 +376,10 @@ class ConsoleCommands:
 def argument_values(console: CommandedConsole, commands: CommandTable, name: str) -> list[tuple[str, str]]:
     """Return the values and descriptions that complete the argument of a command; in a worker."""
     command = commands.find(name, "terminal")
-    match () if command is None else command.values:
+    if command is None:
+        is_skill = any(row.name == name for row in console.skill_rows)
+        return [(f"/{row.name}", row.description) for row in console.skill_rows if is_skill and row.name != name]
+    match command.values:
         case "models":
             return _known_models(console)
         case "sessions":

@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.console.styled import Line, Piece, crop, fit, line, printable
+from hermes_agent.console.styled import Line, Piece, crop, fit, line, printable, wrap
 from hermes_agent.core.messages import ToolStatus, error_object
 from hermes_agent.core.redaction import redactor
 
 MAX_DIFF_LINES = 40
 """Lines of a diff that are shown unless the view is verbose."""
+MAX_REASONING_LINES = 200
+"""Lines of reasoning that the verbose view shows."""
+MAX_REASONING_CHARS = 40_000
 MAX_FILE_BYTES = 200_000
 """A larger file is not compared."""
 
@@ -210,6 +213,16 @@ def result_lines(result: str, width: int, limit: int = MAX_RESULT_LINES) -> list
     lines = [crop((Piece("dim", "  │ "), Piece("dim", each)), width) for each in shown[:limit]]
     if len(shown) > limit:
         lines.append(line(f"  │ … {len(shown) - limit} more lines", "dim"))
+    return lines
+
+
+def reasoning_lines(text: str, width: int, limit: int = MAX_REASONING_LINES) -> list[Line]:
+    """Return the reasoning of a model, for the verbose view."""
+    shown = printable(redactor.mask_known(text[:MAX_REASONING_CHARS])).expandtabs(4).strip()
+    mark = line("  │ ", "dim")
+    lines = [each for part in shown.split("\n") for each in wrap(line(part, "dim"), width, mark, mark)]
+    if len(lines) > limit:
+        lines = [*lines[:limit], line(f"  │ … {len(lines) - limit} more lines", "dim")]
     return lines
 
 

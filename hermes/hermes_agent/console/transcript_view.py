@@ -44,6 +44,12 @@ class _RunningCall:
     output: str = field(default="")
 
 
+@dataclass
+class _Reasoning:
+    since: float
+    text: str = ""
+
+
 class TranscriptView(TurnSink):
     """Shows one conversation.
 
@@ -54,10 +60,26 @@ class TranscriptView(TurnSink):
         directory: the working directory of the session, where relative paths begin.
         has_local_files: whether the agent's file tools work on this machine.
         is_raw: whether Markdown is shown as it is: the output is no terminal.
+        shows_reasoning: whether reasoning is shown in full; otherwise one line says how long it took.
     """
 
-    def __init__(self, screen: Screen, directory: Path, *, has_local_files: bool, is_raw: bool = False) -> None:
+    def __init__(
+        self,
+        screen: Screen,
+        directory: Path,
+        *,
+        has_local_files: bool,
+        is_raw: bool = False,
+        shows_reasoning: bool = False,
+    ) -> None:
         self.verbose = False
+        self._shows_reasoning = shows_reasoning
+        self._reasoning: _Reasoning | None = None
+        """The reasoning that is being written."""
+        self._folded: list[list[Line]] = []
+        """Reasoning and results of the last turn that are shown as a single line."""
+        self._is_fresh = False
+        """Whether a turn has begun since something was folded."""
         self.waits_for = ""
         """What the turn waits for, other than the model and tools: an answer of the user."""
         self._screen = screen
@@ -88,6 +110,7 @@ class TranscriptView(TurnSink):
         """Show that the agent works."""
         self._since = time.monotonic()
         self._has_text = False
+        self._is_fresh = True
         self._screen.set_busy(True)
         if self._screen.is_live:
             self._frames = asyncio.ensure_future(self._draw_frames())
@@ -95,6 +118,7 @@ class TranscriptView(TurnSink):
     async def end_turn(self) -> None:
         """Show all that is not shown yet."""
         await self.show_waiting()
+        self._end_reasoning()
         if self._frames is not None:
             self._frames.cancel()
             self._frames = None
@@ -114,6 +138,10 @@ class TranscriptView(TurnSink):
     def text(self, delta: str) -> None:
         """Show a piece of the answer."""
         self._enqueue(lambda: self._add_text(delta))
+
+    def reasoning(self, delta: str) -> None:
+        """Show that the model reasons; the text is folded."""
+        self._enqueue(lambda: self._add_reasoning(delta))
 
     def tool_started(self, event: ToolStarted) -> None:
         """Show that a call runs."""
@@ -173,12 +201,14 @@ class TranscriptView(TurnSink):
             self._flush()
 
     def _after_text(self, work: Callable[[], None]) -> Iterator[object]:
+        self._end_reasoning()
         yield from self._finish_text()
         work()
 
     def _end_answer(self, event: TurnFinished) -> Iterator[object]:
         if event.text and not self._has_text:
             yield from self._add_text(event.text)
+        self._end_reasoning()
         yield from self._finish_text()
         if event.reason == "interrupted":
             self.note("(interrupted)", "dim")
@@ -220,9 +250,46 @@ class TranscriptView(TurnSink):
         """Show a whole Markdown text."""
         self._print(render_markdown(text, self._screen.width), "text", gap=True)
 
+    def set_verbose(self, is_verbose: bool) -> None:
+        """Show tool results and reasoning from now on, and those of the last turn; or hide them."""
+        self.verbose = is_verbose
+        folded, self._folded = self._folded, []
+        if is_verbose and folded:
+            self._print([each for lines in folded for each in lines], "tool", gap=True)
+        self.note(f"Tool results and reasoning are {'shown' if is_verbose else 'hidden'}.", "dim")
+
+    def _fold(self, lines: list[Line]) -> None:
+        """Keep lines that `set_verbose` shows later."""
+        if self._is_fresh:
+            self._folded.clear()
+            self._is_fresh = False
+        self._folded.append(lines)
+
     # -- answers -----------------------------------------------------------------------------------------------
 
+    def _add_reasoning(self, text: str) -> Iterator[object]:
+        if self._reasoning is None:
+            self._reasoning = _Reasoning(time.monotonic())
+        self._reasoning.text += text
+        return iter(())
+
+    def _end_reasoning(self) -> None:
+        """Show how long the model reasoned, and the text where it is not folded."""
+        reasoning, self._reasoning = self._reasoning, None
+        if reasoning is None or not reasoning.text.strip():
+            return
+        took = tool_lines.duration(time.monotonic() - reasoning.since)
+        words = f"{len(reasoning.text.split()):,} words"
+        head: Line = (Piece("dim", "✻ "), Piece("dim", f"Thought for {took}"), Piece("dim", f"  {words}"))
+        text = tool_lines.reasoning_lines(reasoning.text, self._screen.width)
+        is_shown = self.verbose or self._shows_reasoning
+        if not is_shown:
+            self._fold([head, *text])
+        self._print([head, *text] if is_shown else [head], "tool", gap=self._last != "tool")
+
     def _add_text(self, text: str) -> Iterator[object]:
+        if text.strip():
+            self._end_reasoning()
         if self._markdown is None:
             text = text.lstrip("\n")
             if not text:
@@ -268,8 +335,11 @@ class TranscriptView(TurnSink):
             lines += self._change_lines(event.name, call, result)
             if event.name == "todo":
                 lines += tool_lines.plan_lines(arguments, width)
+        results = tool_lines.result_lines(result, width)
         if self.verbose:
-            lines += tool_lines.result_lines(result, width)
+            lines += results
+        else:
+            self._fold([lines[0], *results])
         self._print(lines, "tool", gap=self._last != "tool")
 
     def _change_lines(self, name: str, call: _RunningCall, result: str) -> list[Line]:
@@ -309,6 +379,8 @@ class TranscriptView(TurnSink):
         if self.waits_for:
             lines.append((mark, Piece("alert", self.waits_for)))
         elif not self._running:
+            if self._reasoning is not None and (self.verbose or self._shows_reasoning):
+                lines += tool_lines.last_lines(self._reasoning.text, width)
             what = "Writing" if self._markdown is not None else "Thinking"
             age = tool_lines.duration(max(now - self._since, 0)) if now - self._since >= 1 else ""
             lines.append((mark, Piece("", what), Piece("dim", f"  {age}  Ctrl-C stops" if age else "  Ctrl-C stops")))

@@ -1,6 +1,7 @@
 """Model clients: requests, answers, and providers with a client of their own.
 
 The stream of a client is any number of `TextPart` and then exactly one `ModelAnswer`. A failure is a `ModelError`.
+A request with `shows_reasoning` may also get `ReasoningPart`.
 
 The agent makes HTTP requests for a `ProviderProfile`. A `ClientProfile` makes its client itself, for a model that no
 URL leads to, such as one in a child process of the agent.
@@ -31,6 +32,7 @@ __all__ = [
     "ModelRequest",
     "NO_OPTIONS",
     "OfferedModel",
+    "ReasoningPart",
     "RequestOptions",
     "SetupHint",
     "TextPart",
@@ -137,6 +139,15 @@ class ModelRequest:
     """
     options: RequestOptions = NO_OPTIONS
     """What the caller of the turn asked for; it is sent, or the request fails."""
+    shows_reasoning: bool = False
+    """Whether the stream may have `ReasoningPart`; it changes nothing of what is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningPart:
+    """A piece of the model's reasoning, in order; it is shown to the user and is no part of the answer."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +175,7 @@ class ModelAnswer:
     """Cost in US dollars by the listed prices; None if no price is known."""
 
 
-ModelDelta = TextPart | ModelAnswer
+ModelDelta = TextPart | ReasoningPart | ModelAnswer
 
 
 class ModelClient(Protocol):

@@ -195,6 +195,13 @@ class StopSentence(TextDelta):
 
 
 @dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of the model's reasoning, in order; only for a front end that asks for it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolStarted:
     """A tool call that is about to run."""
 
@@ -252,7 +259,7 @@ class TurnFinished:
         return self.finish_reason if self.reason == "answered" else "length"
 
 
-TurnEvent = TextDelta | ToolStarted | ToolOutput | ToolFinished | Notice | TurnFinished
+TurnEvent = TextDelta | ReasoningDelta | ToolStarted | ToolOutput | ToolFinished | Notice | TurnFinished
 """One item of the event stream. `Conversation.turn` and its variants produce it, `fold` reads it."""
 Event = TurnEvent
 
@@ -267,6 +274,8 @@ class TurnSink:
                 self.stop_sentence(text)
             case TextDelta(text):
                 self.text(text)
+            case ReasoningDelta(text):
+                self.reasoning(text)
             case ToolStarted():
                 self.tool_started(event)
             case ToolOutput(call_id, text):
@@ -280,6 +289,9 @@ class TurnSink:
 
     def text(self, delta: str) -> None:
         """Handle a piece of the answer."""
+
+    def reasoning(self, delta: str) -> None:
+        """Handle a piece of the model's reasoning."""
 
     def stop_sentence(self, text: str) -> None:
         """Handle the sentence with which the agent ends the turn; it is part of the answer."""

@@ -246,6 +246,7 @@ class _AnthropicAnswerBuilder(AnswerBuilder):
             self._inputs.setdefault(index, []).append(delta["partial_json"])
         elif kind == "thinking_delta":
             block["thinking"] = block.get("thinking", "") + delta["thinking"]
+            self.reasoning += str(delta["thinking"])
         elif kind == "signature_delta":
             block["signature"] = block.get("signature", "") + delta["signature"]
         return ""

@@ -17,7 +17,14 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
+from hermes_agent.contracts.model_client import (
+    ModelAnswer,
+    ModelDelta,
+    ModelRequest,
+    ReasoningPart,
+    RequestOptions,
+    TextPart,
+)
 from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.credentials.logins import Login, LoginExpired, LoginStore
@@ -160,7 +167,10 @@ class HttpModelClient:
                 contextlib.aclosing(self._texts(request.model, reply, fold)) as texts,
             ):
                 async for text in texts:
-                    yield TextPart(text)
+                    if (reasoning := fold.take_reasoning()) and request.shows_reasoning:
+                        yield ReasoningPart(reasoning)
+                    if text:
+                        yield TextPart(text)
         except TransportError as exc:
             if not fold.has_begun:
                 raise errors.unreachable(self._endpoint, request.model, str(exc)) from exc
@@ -239,7 +249,7 @@ class HttpModelClient:
         return self._first
 
     async def _texts(self, model: str, reply: HttpResponse, fold: AnswerBuilder) -> AsyncGenerator[str, None]:
-        """Yield the pieces of text of an answer; `fold` gets the whole."""
+        """Yield the pieces of text of an answer, and "" when it has new reasoning; `fold` gets the whole."""
         if reply.status >= 400 or reply.content_type in ("application/json", "text/html"):
             if text := fold.add(_read_whole_answer(self._endpoint, model, reply, await _read_body(reply), fold.whole)):
                 yield text
@@ -247,7 +257,7 @@ class HttpModelClient:
         decoder = SseDecoder()
         async for piece in reply.pieces:
             for event in decoder.feed(piece):
-                if text := fold.event(event):
+                if (text := fold.event(event)) or fold.reasoning:
                     yield text
             if fold.is_done:
                 await _drain(reply)

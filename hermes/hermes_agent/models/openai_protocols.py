@@ -131,6 +131,7 @@ class _ChatAnswerBuilder(AnswerBuilder):
         self._calls.add(delta.get(DELTA.tool_calls) or ())
         if self.provider.profile.wants_reasoning and isinstance(delta.get("reasoning_content"), str):
             self._reasoning.append(delta["reasoning_content"])
+        self.reasoning += _delta_reasoning(delta)
         for detail in delta.get("reasoning_details") or ():  # OpenRouter, MiniMax
             _add_detail(self._details, detail)
         return _delta_text(delta.get(DELTA.content)) + _delta_text(delta.get(DELTA.refusal))
@@ -188,6 +189,17 @@ def _begins_another(call: dict[str, str], given_id: str, name: str, *, by_index:
     if given_id and call["id"]:
         return given_id != call["id"] and bool(name)
     return not by_index and bool(name) and parse_json(call["arguments"]) is not None
+
+
+def _delta_reasoning(delta: JsonObject) -> str:
+    """Return the readable reasoning of a chunk: a field of many servers, or of OpenRouter's details."""
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(delta.get(name), str):
+            return str(delta[name])
+    details = delta.get("reasoning_details")
+    if not isinstance(details, list):
+        return ""
+    return "".join(str(d.get("text") or d.get("summary") or "") for d in details if isinstance(d, dict))
 
 
 def _add_detail(details: list[dict[str, Any]], detail: dict[str, Any]) -> None:
@@ -384,7 +396,11 @@ class _ResponsesAnswerBuilder(AnswerBuilder):
         self.has_begun = True
         if kind in ("response.output_text.delta", "response.refusal.delta"):
             return str(chunk["delta"])
-        if kind == "response.output_item.added":
+        if kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+            self.reasoning += str(chunk["delta"])
+        elif kind == "response.reasoning_summary_part.done":
+            self.reasoning += "\n\n"
+        elif kind == "response.output_item.added":
             self._items[chunk[ITEM_ADDED.output_index]] = dict(chunk[ITEM_ADDED.item])
         elif kind == "response.output_item.done":
             self._items[chunk[ITEM_ADDED.output_index]] = chunk[ITEM_ADDED.item]

@@ -313,6 +313,8 @@ class AnswerBuilder:
         """Whether the stream has announced its end."""
         self.model = model
         self.text: list[str] = []
+        self.reasoning = ""
+        """Reasoning that was streamed since `take_reasoning`."""
         self.usage: dict[str, Any] = {}
         """As the provider reports it."""
         self._number = 0
@@ -338,6 +340,11 @@ class AnswerBuilder:
             raise malformed_chunk(self._number, json.dumps(chunk).encode()) from None
         if text:
             self.text.append(text)
+        return text
+
+    def take_reasoning(self) -> str:
+        """Return the reasoning that was streamed since the last call, or ""."""
+        text, self.reasoning = self.reasoning, ""
         return text
 
     def chunk(self, chunk: dict[str, Any]) -> str:

@@ -37,6 +37,7 @@ from hermes_agent.workspace.task_shells import TaskShells
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.backend_selection import ChooseProvider
+    from hermes_agent.workspace.background_processes import BackgroundProcess
     from hermes_agent.workspace.egress.networks import Networks
     from hermes_agent.workspace.handlers import WorkspaceTools
     from hermes_agent.workspace.process_tool import ProcessWatcher
@@ -129,12 +130,12 @@ class ProcessNotices:
         except OSError:
             return False
 
-    def count_running(self, session_id: str) -> int:
-        """Return the number of background processes of a session that run; in a worker."""
+    def running(self, session_id: str) -> list[BackgroundProcess]:
+        """Return the background processes of a session that run; in a worker."""
         if not self._has_processes():
-            return 0
+            return []
         processes = self.watcher().processes
-        return sum(processes.status(process) == "running" for process in processes.processes_of(session_id))
+        return [each for each in processes.processes_of(session_id) if processes.status(each) == "running"]
 
     def _is_recorded(self, session_id: str, text: str) -> bool:
         return bool(self._bridge.wait_core(self._call_transcript("has_user_text", session_id, text)))

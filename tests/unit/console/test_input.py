@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from hermes_agent.commands import HelpRow
+from hermes_agent.console.clipboard import paste_from_clipboard
 from hermes_agent.console.input import (
     MAX_QUEUED,
     InputQueue,
@@ -18,11 +20,13 @@ from hermes_agent.console.input import (
     mentioned_images,
 )
 from hermes_agent.console.line_editor import ChatCompleter, CompletionSource, hint_for
+from hermes_agent.core.errors import UserError
 
 ENTRIES = [
     HelpRow("scan", "<pattern>", "Find files"),
     HelpRow("scandal", "", "Tell"),
     HelpRow("help", "", "Help"),
+    HelpRow("tea", "", "Brew tea"),
 ]
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 
@@ -30,9 +34,12 @@ PIXEL = bytes.fromhex("89504e470d0a1a0a")
 def completions(text: str, directory: Path = Path("/nonexistent")) -> list[tuple[str, str]]:
     source = CompletionSource(
         commands=lambda: ENTRIES,
-        arguments=lambda name: [("dark", ""), ("light", "")] if name == "theme" else [],
+        arguments=lambda name: {
+            "theme": [("dark", ""), ("light", "")],
+            "tea": [("/toast", "Make toast"), ("/trifle", "")],
+        }.get(name, []),
         sessions=lambda: [("20260102_1", "plans for the garden")],
-        directory=directory,
+        directory=lambda: directory,
     )
     found = ChatCompleter(source).get_completions(Document(text), CompleteEvent())
     return [(c.text, c.display_text) for c in found]
@@ -128,3 +135,51 @@ def test_an_image_that_is_too_large_or_gone_is_left_out_with_a_warning(tmp_path:
     assert content == "what?"
     assert warnings[0] == f"{large} has 5,000,001 bytes; an image of at most 5,000,000 is sent"
     assert "No such file" in warnings[1]
+
+
+def test_more_skills_are_completed_after_a_skill() -> None:
+    assert completions("/tea /to") == [("/toast", "/toast")]
+    assert completions("/tea two /tr") == [("/trifle", "/trifle")]
+    assert completions("/tea two cups") == []
+
+
+WL_PASTE = """#!/bin/sh
+case "$*" in
+  --list-types) cat "$TYPES" 2>/dev/null;;
+  "--type image/png") cat "$0.png";;
+  --no-newline) printf 'copied\\ntext';;
+esac
+"""
+
+
+def clipboard(folder: Path, types: str) -> dict[str, str]:
+    """Return an environment with a Wayland clipboard of these types."""
+    program = folder / "wl-paste"
+    program.write_text(WL_PASTE.replace("$TYPES", str(folder / "types")))
+    program.chmod(0o755)
+    (folder / "wl-paste.png").write_bytes(PIXEL)
+    (folder / "types").write_text(types)
+    return {"PATH": f"{folder}:/usr/bin:/bin", "WAYLAND_DISPLAY": "wayland-0"}
+
+
+def test_an_image_of_the_clipboard_becomes_a_private_file_and_old_ones_go(tmp_path: Path) -> None:
+    environ, images = clipboard(tmp_path, "text/html\nimage/png\n"), tmp_path / "images"
+    images.mkdir()
+    for number in range(60):
+        (images / f"clip_2000_{number:02}.png").touch()
+    found = paste_from_clipboard(images, environ)
+    assert isinstance(found, Path) and found.read_bytes() == PIXEL and found.suffix == ".png"
+    assert found.stat().st_mode & 0o777 == 0o600
+    assert len(list(images.iterdir())) == 50
+
+
+def test_a_clipboard_without_an_image_gives_its_text_and_none_is_explained(tmp_path: Path) -> None:
+    environ = clipboard(tmp_path, "text/plain\n")
+    assert paste_from_clipboard(tmp_path / "images", environ) == "copied\ntext"
+    (tmp_path / "wl-paste").write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(UserError, match="neither an image nor text"):
+        paste_from_clipboard(tmp_path / "images", environ)
+    for more, hint in (({"DISPLAY": ":0"}, "Install xclip"), ({"SSH_CONNECTION": "x"}, "Over ssh"), ({}, "with @")):
+        with pytest.raises(UserError, match="cannot be read") as caught:
+            paste_from_clipboard(tmp_path / "images", {"PATH": "/nonexistent", **more})
+        assert hint in (caught.value.hint or "")

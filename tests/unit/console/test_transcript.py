@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.console.approver import hosts_in
+from hermes_agent.console.dependencies import BackgroundWork
 from hermes_agent.console.menus import Menu, MenuOption, match_rank
-from hermes_agent.console.overview import Banner, Status, banner_lines, status_line
+from hermes_agent.console.overview import Banner, Status, background_lines, banner_lines, status_line
 from hermes_agent.console.screen import PlainScreen
 from hermes_agent.console.session_export import export_session, export_target
 from hermes_agent.console.styled import Theme, line, plain
@@ -20,6 +22,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import (
     Message,
     Notice,
+    ReasoningDelta,
     TextDelta,
     ToolCall,
     ToolFinished,
@@ -135,11 +138,56 @@ def test_a_menu_is_chosen_by_arrows_letters_and_parts_of_names() -> None:
 
 def test_the_status_bar_leaves_out_what_does_not_fit() -> None:
     totals = UsageTotals(3, 1_000, 200, 0, 0.0123, 0, 42.0)
-    status = Status("model-x", 60_000, 100_000, totals, "smart", 2)
-    assert plain(status_line(status, 200)) == (
-        "  model-x · context 60 % · 2 in the background · $0.0123 · 42 s · approvals smart"
-    )
-    assert plain(status_line(status, 40)) == "  model-x · context 60 %"
+    status = Status("model-x", 60_000, 100_000, totals, "smart")
+    assert plain(status_line(status, 200)) == ("  model-x · context 60 % · $0.0123 · 42 s · approvals smart")
+    assert plain(status_line(status, 30)) == "  model-x · context 60 %"
+
+
+def test_each_background_work_is_a_row() -> None:
+    works = [
+        BackgroundWork("command", "npm run\ndev\x1b[2J", 100.0),
+        BackgroundWork("subagent", "find the bug " * 20, 40.0),
+        *[BackgroundWork("command", f"sleep {n}", 0) for n in range(4)],
+    ]
+    rows = [plain(each) for each in background_lines(works, 102.5, 40)]
+    assert rows[0] == "  ⧗ runs npm run dev�[2J  2.5 s"
+    assert rows[1].startswith("  ⧗ subagent: find the bug") and rows[1].endswith("…  1 min 2 s")
+    assert rows[2:] == ["  ⧗ runs sleep 0", "  ⧗ runs sleep 1", "  … 2 more in the background"]
+    assert max(map(len, rows)) <= 40
+
+
+def test_reasoning_is_one_line_until_it_is_opened(tmp_path: Path) -> None:
+    events = [ReasoningDelta("First I "), ReasoningDelta("count.\nThen I add."), TextDelta("Four."), END]
+    folded, shown = transcript(tmp_path, *events), transcript(tmp_path, *events, verbose=True)
+    assert folded.splitlines()[0].startswith("✻ Thought for ") and "6 words" in folded and "count" not in folded
+    assert shown.splitlines()[1:3] == ["  │ First I count.", "  │ Then I add."]
+    assert "Four." in folded and "Four." in shown
+
+
+def test_opening_shows_what_the_last_turn_folded(tmp_path: Path) -> None:
+    async def show() -> str:
+        out = io.StringIO()
+        view = TranscriptView(PlainScreen(out, Theme("none"), reads=False), tmp_path, has_local_files=True)
+        for number in range(2):
+            view.begin_turn()
+            view.event(ReasoningDelta(f"thought {number}"))
+            view.event(ToolStarted(f"c{number}", "terminal", {"command": f"echo {number}"}))
+            view.event(ToolFinished(f"c{number}", "terminal", json.dumps({"output": f"out {number}"}), "ok", 3))
+            view.event(END)
+            await view.end_turn()
+        before = out.getvalue()
+        view.set_verbose(True)
+        return out.getvalue()[len(before) :]
+
+    opened = asyncio.run(show())
+    assert "  │ thought 1" in opened and "  │ out 1" in opened and "● Ran echo 1" in opened
+    assert "thought 0" not in opened and "out 0" not in opened
+
+
+def test_the_hosts_of_a_request_are_named() -> None:
+    detail = "curl -u me:secret@x https://user:pw@API.example.org:8443/v1 http://[::1]/ && scp a me@host.example:/tmp"
+    assert hosts_in(detail) == ["api.example.org", "[::1]", "host.example"]
+    assert hosts_in("echo hello > /tmp/a") == []
 
 
 def test_the_banner_says_what_runs_where() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, ReasoningPart, TextPart
 from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.models.api_modes import load_wire_protocol
@@ -410,3 +410,28 @@ def test_each_provider_is_sent_schemas_that_it_takes_whatever_a_plugin_wrote(
     url = {"gemini": {"type": "string", "nullable": True}, "ollama": {"type": ["string", "null"]}}
     assert schema["properties"]["url"] == url.get(provider, {"type": ["string", "null"], "pattern": "x"})
     assert ("parameters" in json.dumps(sent[1])) == (provider in ("openai", "ollama", "responses"))
+
+
+@pytest.mark.parametrize(
+    ("provider", "api_mode"),
+    [("anthropic", "anthropic_messages"), ("openai", "codex_responses"), ("custom", "chat_completions")],
+)
+def test_reasoning_is_streamed_to_a_caller_that_asks_for_it(scripted, provider: str, api_mode: str) -> None:
+    said = {"reasoning": "First I count to four.", "content": "Four."}
+
+    async def run(base_url: str) -> list[list[Any]]:
+        client = client_for(base_url, provider=provider, key=KEY, api_mode=api_mode)
+        request = ModelRequest("m-1", [Message("user", "2 + 2?")])
+        found = [
+            [item async for item in client.stream(replace(request, shows_reasoning=shows))] for shows in (True, False)
+        ]
+        await client.aclose()
+        return found
+
+    with scripted([{"match": {"userMessage": "2 + 2?"}, "response": said}]) as model:
+        shown, hidden = asyncio.run(run(model.base_url))
+    assert "".join(i.text for i in shown if isinstance(i, ReasoningPart)).strip() == "First I count to four."
+    assert "".join(i.text for i in shown if isinstance(i, TextPart)) == "Four."
+    assert [type(i) for i in shown].index(ReasoningPart) == 0
+    assert not [i for i in hidden if isinstance(i, ReasoningPart)]
+    assert shown[-1].message.text == hidden[-1].message.text == "Four."
