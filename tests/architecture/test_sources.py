@@ -179,6 +179,7 @@ DECLARING = {
     "agent/session_commands.py",
     "commands/declarations.py",
     "mcp/servers.py",
+    "plugins/blueprints.py",
     "plugins/registration.py",
     "plugins/status_text.py",
     "tools/feature.py",
@@ -208,7 +209,7 @@ def _is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-MOST_FILES = 487
+MOST_FILES = 497
 """Modules of the package; the number may fall."""
 
 

@@ -201,14 +201,16 @@ def test_the_manager_answers_under_upstream_s_names(start: Start) -> None:
     assert host.plugins.find_plugin_skill(f"{TEA}:brew") is None
 
 
-def test_plugin_skills_are_in_no_list_and_leave_bare_names_alone(home: Path, start: Start) -> None:
+def test_plugin_skills_are_listed_by_their_full_name_and_leave_bare_names_alone(home: Path, start: Start) -> None:
     host = start("skill")
     write(home, "brew", description="the person's own")
 
     listed = json.loads(host.tools.dispatch("skills_list", {}))
-    assert [(s["name"], s["description"]) for s in listed["skills"]] == [("brew", "the person's own")]
+    assert ("brew", "the person's own") in [(s["name"], s["description"]) for s in listed["skills"]]
+    assert {s["name"] for s in listed["skills"] if s["category"] == TEA} >= {f"{TEA}:brew", f"{TEA}:taste"}
     assert view(host, "brew")["description"] == "the person's own"
-    assert "taste" not in host.service(SkillLibrary).index("cli", ["skill_view"], ["skills"])
+    index = host.service(SkillLibrary).index("cli", ["skill_view"], ["skills"])
+    assert f"    - {TEA}:taste: " in index
 
 
 def test_a_skill_s_life_is_told_to_hooks(home: Path, served: None, start: Start) -> None:

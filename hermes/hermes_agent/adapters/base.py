@@ -11,7 +11,7 @@ import abc
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from hermes_agent.adapters import adapter_state
@@ -36,6 +36,22 @@ Inbox = Callable[[MessageEvent], Awaitable[None]]
 BusyHandler = Callable[[MessageEvent, str], Awaitable[bool]]
 PostDelivery = Callable[[], Any]
 DirectLoop = Callable[["BasePlatformAdapter", MessageEvent], Awaitable[None]]
+HandlerFactory = tuple[str, Callable[[Any], Any]]
+"""A plugin, and its function that is given the native object of a platform."""
+
+NATIVE_ATTRIBUTES = {
+    "telegram": ("_app", "_application"),
+    "discord": ("_client", "_bot"),
+    "slack": ("_app",),
+    "matrix": ("_client",),
+    "teams": ("_app",),
+    "dingtalk": ("_stream_client", "_client"),
+    "feishu": ("_client",),
+    "line": ("_app",),
+    "api_server": ("_app",),
+    "msgraph_webhook": ("_app",),
+}
+"""By platform: attributes in which adapters keep the object of the service's SDK."""
 
 _direct_loop: DirectLoop | None = None
 
@@ -95,6 +111,8 @@ class BasePlatformAdapter(MessageSender):
         self._post_delivery_callbacks: dict[str, tuple[int | None, PostDelivery]] = {}
         self._fatal_error: tuple[str, str, bool] | None = None
         self._platform_lock: tuple[str, str] | None = None
+        self._plugin_handlers: Callable[[], Sequence[HandlerFactory]] | None = None
+        self._wired: tuple[Any, set[tuple[str, str]]] = (None, set())
 
     @property
     def is_connected(self) -> bool:
@@ -130,6 +148,12 @@ class BasePlatformAdapter(MessageSender):
     def authorization_is_upstream(self) -> bool:
         """Whether the service itself decides who may use the agent."""
         return False
+
+    @property
+    def native_object(self) -> Any:
+        """The object of the service's SDK that handlers of plugins are given; None without one."""
+        names = NATIVE_ATTRIBUTES.get(self.platform.value, ())
+        return next((found for name in names if (found := getattr(self, name, None)) is not None), None)
 
     # -- to implement --------------------------------------------------------------------------------------------------
 
@@ -235,6 +259,43 @@ class BasePlatformAdapter(MessageSender):
     def set_authorization_check(self, check: Callable[[str, str | None, str | None], bool] | None) -> None:
         """Set `check(user_id, chat_type, chat_id)`: whether a user may use a button."""
         self._authorization_check = check
+
+    def set_plugin_handlers(self, handlers: Callable[[], Sequence[HandlerFactory]] | None) -> None:
+        """Set the function that returns what plugins registered for this platform."""
+        self._plugin_handlers = handlers
+
+    @property
+    def has_plugin_handlers(self) -> bool:
+        """Whether a plugin registered a handler for this platform."""
+        return bool(self._plugin_handlers and self._plugin_handlers())
+
+    def rewire_plugin_handlers(self) -> None:
+        """Call each factory of `ctx.register_platform_handler` with the native object, once for each object.
+
+        The gateway calls it after `connect`; an adapter may call it earlier, before it adds its own handlers.
+        """
+        native = self.native_object
+        if self._plugin_handlers is None or native is None:
+            return
+        if self._wired[0] is not native:
+            self._wired = (native, set())
+        for plugin, factory in self._plugin_handlers():
+            key = (plugin, getattr(factory, "__qualname__", repr(factory)))
+            if key in self._wired[1]:
+                continue
+            self._wired[1].add(key)
+            try:
+                value = factory(native)
+                if inspect.isawaitable(value):
+                    self._background_tasks.add(task := asyncio.ensure_future(value))
+                    task.add_done_callback(self._background_tasks.discard)
+            except (Exception, SystemExit) as exc:
+                logger.warning(
+                    "[%s] platform handler %s of plugin %s raised %s: %s",
+                    *(self.name, key[1], plugin, type(exc).__name__, exc),
+                    exc_info=True,
+                    extra={"plugin": plugin},
+                )
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 

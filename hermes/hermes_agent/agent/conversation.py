@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hermes_agent.agent.compaction import ContextUsage
+from hermes_agent.agent.context_references import ExpandedReference
 from hermes_agent.agent.services import ConversationServices
 from hermes_agent.agent.session_lifecycle import BOUNDARY
 from hermes_agent.agent.settings import SubagentPolicy
@@ -81,6 +82,7 @@ class Conversation:
             hooks=ApprovalHooks(services.hooks, services.bridge, surface=surface, session_key=session_id),
             off=settings.approvals_off,
             smart=settings.smart,
+            transport=settings.transport,
         )
         self._is_resumed = False
         self._is_complete_until = 0.0
@@ -180,7 +182,12 @@ class Conversation:
             await self._check(options)
             if options.continuation and self.is_stored:
                 content = user_message_of(self._history.messages)
+            references = self.services.references
+            expanded: list[ExpandedReference] = []
+            if references is not None and references.providers.entries:
+                content, expanded = await references.expand(content)
             turn = self._new_turn(mask_content(content), options)
+            turn.expanded = expanded
             turn.known_results = known or {}
             with self._running(turn):  # from here on it can be interrupted
                 for left in await self._unfinished_turns():

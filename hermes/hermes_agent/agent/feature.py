@@ -11,6 +11,7 @@ from hermes_agent.agent import session_commands
 from hermes_agent.agent.agent import Agent
 from hermes_agent.agent.command_router import CommandRouter
 from hermes_agent.agent.context_engines import ContextEngines, SelectedEngine
+from hermes_agent.agent.context_references import ContextReferences
 from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.agent.session_lifecycle import TitleWriter
 from hermes_agent.agent.settings import AgentSettings, ChooseModel, CompressionSettings
@@ -59,6 +60,7 @@ class AgentDeps(NamedTuple):
     platform_hint: Callable[[str], str]
     provenance: TaintTracker
     providers: ProviderLookup
+    references: ContextReferences
     side_answer: Callable[[str, str, int], str]
     skill_commands: SkillCommands
     skills: SkillLibrary
@@ -112,6 +114,7 @@ def register(ctx: Registrar, deps: AgentDeps) -> AgentParts:
         search=search,
         provenance=deps.provenance,
         discovered=deps.mcp.wait_discovered,
+        references=deps.references,
     )
     router = CommandRouter(
         deps.commands,

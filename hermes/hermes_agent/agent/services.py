@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.context_engines import ContextEngines
+from hermes_agent.agent.context_references import ContextReferences
 from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.agent.session_lifecycle import SessionLifecycle, TitleWriter
 from hermes_agent.agent.settings import AgentSettings, ChooseModel
@@ -149,6 +150,8 @@ class ConversationServices:
     """Hides tools beyond a number and finds them for the model; None shows all of them."""
     provenance: TaintTracker | None = None
     """Tracks untrusted text; None tracks nothing."""
+    references: ContextReferences | None = None
+    """Expands `@prefix:value` in messages of the user."""
     discovered: Callable[[], Awaitable[None]] | None = None
     """Waits shortly for tools that MCP servers bring, before a turn lists its tools."""
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from hermes_agent.contracts.model_client import ModelClient
 from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.policy import SmartApproval
+from hermes_agent.policy.approval_transport import SelectedTransport
 from hermes_agent.sessions import UsageTotals
 
 REFUSE, WARN = "refuse", "warn"
@@ -138,6 +139,8 @@ class AgentSettings:
     """No approval is requested."""
     smart: SmartApproval | None = None
     """Decides approval requests before the user sees them."""
+    transport: SelectedTransport | None = None
+    """Asks the user in another way, if the operator selected one."""
     limits: UsageLimits = field(default_factory=UsageLimits)
     cwd: Path = Path()
     """Default working directory of sessions, resolved."""

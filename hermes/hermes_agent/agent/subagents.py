@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.core.messages import fold, new_id, new_session_id
 from hermes_agent.core.untrusted import mark_untrusted
+from hermes_agent.cron.current_run import no_cron_execution
 from hermes_agent.policy import Approvals, Approver, Choice, NoApprover, Refusal
 from hermes_agent.sessions import LOCAL, Delegation
 from hermes_agent.tools import CallScope
@@ -84,6 +85,8 @@ class Subagents:
         self._recovered: set[str] = set()
         """Sessions for which nothing is left from other processes."""
         self._notifications = asyncio.Lock()
+        self._watched: set[asyncio.Future[Any]] = set()
+        """Subagents of plugins (`run_watched`)."""
 
     async def run(
         self, tasks: Sequence[DelegatedTask], parent_session: str, scope: CallScope | None
@@ -108,6 +111,30 @@ class Subagents:
                 return await self._open_subagent(task, session_id, origin)
 
         return list(await asyncio.gather(*map(one, tasks, sessions)))
+
+    async def run_watched(
+        self, task: DelegatedTask, parent_session: str, model: str | None, opened: Callable[[Conversation], None]
+    ) -> SubagentReport:
+        """Run a task of a plugin for an open session; it does not end with the turn.
+
+        Args:
+            model: None takes the parent's.
+            opened: called with the subagent's conversation before its turn begins.
+
+        Raises:
+            ToolFailed: subagents may not nest so deep, a toolset does not exist, or the parent does not have it.
+            UserError: the model is not available.
+        """
+        origin = await self._origin(parent_session, None)
+        self._check(task, origin)
+        if origin.toolsets is not None and (extra := sorted(set(task.toolsets) - set(origin.toolsets))):
+            raise ToolFailed(f"the parent does not have the toolset {', '.join(extra)}")
+        return await self._open_subagent(task, new_session_id(), replace(origin, model=model or origin.model), opened)
+
+    def keep(self, work: asyncio.Future[Any]) -> None:
+        """Keep the task of `run_watched` until it ends; `aclose` cancels it."""
+        self._watched.add(work)
+        work.add_done_callback(self._watched.discard)
 
     async def start(self, tasks: Sequence[DelegatedTask], parent_session: str, scope: CallScope | None) -> str:
         """Run tasks in the background; their reports are injected into the parent's session."""
@@ -207,9 +234,10 @@ class Subagents:
 
     async def aclose(self) -> None:
         """Cancel everything."""
-        for running in list(self._background):
+        left = [*self._background, *self._watched]
+        for running in left:
             running.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await asyncio.gather(*left, return_exceptions=True)
 
     def _ended(self, running: asyncio.Task[None]) -> None:
         work = self._background.pop(running)
@@ -248,7 +276,13 @@ class Subagents:
         if unknown := sorted(set(task.toolsets) - known):
             raise ToolFailed(f"there is no toolset {', '.join(unknown)}; there are {', '.join(sorted(known))}")
 
-    async def _open_subagent(self, task: DelegatedTask, session_id: str, origin: _ParentContext) -> SubagentReport:
+    async def _open_subagent(
+        self,
+        task: DelegatedTask,
+        session_id: str,
+        origin: _ParentContext,
+        opened: Callable[[Conversation], None] = lambda child: None,
+    ) -> SubagentReport:
         parent = origin.conversation
         depth = origin.depth + 1
         may_hand_on = task.role == "orchestrator" and depth < self._settings.max_spawn_depth
@@ -271,6 +305,7 @@ class Subagents:
             toolsets=task.toolsets or origin.toolsets,
             subagent_policy=policy,
         )
+        opened(child)
         began = time.monotonic()
         await self._notify("subagent_start", origin, child, task, child_goal=task.goal, child_subagent_id=policy.id)
         children = set() if parent is None or origin.scope is None else parent.subagents
@@ -281,7 +316,8 @@ class Subagents:
                 status, summary = "interrupted", "The turn was interrupted before it began."
             else:
                 message = task.goal if not task.context else f"{task.goal}\n\nContext:\n{task.context}"
-                end = await fold(child.turn_once(message, since=0))
+                with no_cron_execution():
+                    end = await fold(child.turn_once(message, since=0))
                 status = "interrupted" if end is not None and end.reason == "interrupted" else "completed"
                 summary = "" if end is None else end.text
         except UserError as exc:
@@ -362,6 +398,8 @@ class _ParentContext:
 
 class ParentApprover:
     """Requests approvals through those of the parent's conversation."""
+
+    asks_user = False
 
     def __init__(self, approvals: Approvals, turn_id: str) -> None:
         self._approvals, self._turn_id = approvals, turn_id

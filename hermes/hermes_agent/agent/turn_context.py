@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from hermes_agent.agent.context_references import ExpandedReference
 from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.agent.session_lifecycle import TitleWriter
 from hermes_agent.agent.settings import AgentSettings, UsageCap, usage_caps
@@ -333,6 +334,8 @@ class TurnState:
     """Tool calls that ran."""
     places: int = 0
     """Tool calls that the model made."""
+    expanded: list[ExpandedReference] = field(default_factory=list)
+    """References of the user message that plugins replaced."""
     known_results: Mapping[int, str] = field(default_factory=dict)
     """By place among these: results of calls that are not run."""
     changed_files: dict[str, None] = field(default_factory=dict)

@@ -310,6 +310,9 @@ def _track_message(turn: TurnState) -> None:
                 )
     source = context.session.principal.replace(":", " ") if context.session.platform == "webhook" else ""
     text = mark_untrusted(turn.user_message, source) if source else turn.user_message
+    for reference in () if source else turn.expanded:  # written by what a plugin read, not by the user
+        if reference.text.strip():
+            text = text.replace(reference.text, mark_untrusted(reference.text, reference.name), 1)
     taint.add_user_text(context.session.id, text)
 
 

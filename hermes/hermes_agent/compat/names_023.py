@@ -235,3 +235,17 @@ def yaml_safe_dump(data: Any, stream: Any = None, **kwargs: Any) -> Any:
     import yaml  # as above
 
     return yaml.safe_dump(data, stream, **kwargs)
+
+
+def translate(key: str, lang: str | None = None, **values: Any) -> str:
+    """Return the text of a key in a language, by default the config's; the key itself if it has none."""
+    return host().extensions.texts().translate(key, lang, **values)
+
+
+def get_language() -> str:
+    """Return the language of the config, such as `de`."""
+    return host().extensions.texts().language()
+
+
+def reset_language_cache() -> None:
+    """Do nothing: the language and the files of texts are read at each use."""

@@ -1,8 +1,8 @@
 """Tools, their approval requests and effects; skills of plugins.
 
 A tool gets the arguments of the model, coerced to its JSON schema, and returns text, usually JSON. A skill is a file
-`SKILL.md` with instructions that the model loads on demand. Skills of plugins are read-only, are named `plugin:skill`,
-and appear in no list. Source: plugin contract §4.1, §6.
+`SKILL.md` with instructions that the model loads on demand. Skills of plugins are read-only and are named
+`plugin:skill`. Source: plugin contract §4.1, §6.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class JobStore:
                 cursor = db.execute("INSERT INTO cron_runs (job, due, started) VALUES (?, ?, ?)", (job.id, due, now))
             except sqlite3.IntegrityError:  # it runs, or was removed
                 return None
-            return JobRun(int(cursor.lastrowid or 0), job, due, max(now - due, 0.0))
+            return JobRun(int(cursor.lastrowid or 0), job, due, max(now - due, 0.0), is_requested)
 
     def finish(self, run: JobRun, outcome: JobOutcome, now: float, *, keep: int = 50) -> None:
         """Store the outcome of a run. A job with its full number of runs becomes inactive.

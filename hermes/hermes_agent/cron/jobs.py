@@ -105,6 +105,8 @@ class JobRun:
     due: float
     late_s: float = 0.0
     """Seconds after its time; more than a minute means that the daemon did not run."""
+    is_requested: bool = False
+    """Whether a user asked for the run, outside of the schedule."""
 
 
 @dataclass(frozen=True, slots=True)

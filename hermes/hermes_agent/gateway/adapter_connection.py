@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import time
 from collections.abc import Callable
@@ -185,6 +186,7 @@ class AdapterConnection:
                 reason = _fatal_error(adapter, "connect() returned False")
                 await self._disconnect(adapter)
                 return reason
+            await self.rewire(adapter)
         except asyncio.CancelledError:
             if adapter is not None:
                 await self._disconnect(adapter)
@@ -203,6 +205,21 @@ class AdapterConnection:
         if getattr(adapter, "has_fatal_error", False):  # it failed before its handler was set
             self._lost.set()
         return "", True
+
+    async def rewire(self, adapter: Any) -> None:
+        """Let plugins add handlers to the native object of the adapter; a failure is logged."""
+        rewire = getattr(adapter, "rewire_plugin_handlers", None)
+        if not callable(rewire):
+            return
+
+        async def call() -> None:
+            if inspect.isawaitable(value := rewire()):
+                await value
+
+        try:
+            await self._bridge.on_plugin(call(), deadline_s=DISCONNECT_S)
+        except Exception as exc:  # noqa: BLE001 - plugin code; the platform works without these handlers
+            logger.warning("platform %s: handlers of plugins: %s: %s", self.name, type(exc).__name__, exc)
 
     async def _make_adapter(self) -> Any:
         adapter = self._make()

@@ -65,7 +65,6 @@ COMPLETION_S = 3600.0
 """Time limit for reporting a processed message to an adapter, if its answer does not arrive."""
 MAX_REMEMBERED = 512
 """Limit of sessions with approvals, and of events, in memory."""
-FAILURE_NOTICE = "⚠️ Your message could not be processed ({what}). Please send it again. The log has the details."
 
 
 P = ParamSpec("P")
@@ -118,9 +117,8 @@ class ChatSessions:
         """Return the reply that a message could not be processed."""
         event = from_payload(message.payload)
         key = _session_key_of(message.conversation)
-        return await self._reply(
-            self.connections[message.platform], event, key, FAILURE_NOTICE.format(what=type(error).__name__)
-        )
+        notice = self.deps.translate("gateway.failure", what=type(error).__name__)
+        return await self._reply(self.connections[message.platform], event, key, notice)
 
     async def _process(
         self, message: ClaimedMessage, event: MessageEvent, connection: AdapterConnection, key: str
@@ -183,6 +181,11 @@ class ChatSessions:
         except UserError as error:
             return f"⚠️ {error}"
         running.conversation, running.session_id = conversation, conversation.session_id
+        if (wanted := event.metadata.get("for_session")) and wanted != conversation.session_id:
+            logger.warning("a message of a plugin is dropped: its session %s has ended", wanted)
+            await conversation.close("session_boundary")
+            running.conversation = None
+            return ""
         conversation.is_cancelled_early = lambda: bool(running.interrupt_reason)
         try:
             if is_new and event.auto_skill:
@@ -330,7 +333,10 @@ class ChatSessions:
         known = self._approvals.get(session_id)
         if known is None:
             off, smart = agent.settings.approvals_off, agent.settings.smart
-            known = Approvals(approver, timeout_s=self.deps.settings.approval_s, off=off, smart=smart)
+            transport = agent.settings.transport
+            known = Approvals(
+                approver, timeout_s=self.deps.settings.approval_s, off=off, smart=smart, transport=transport
+            )
         known.set_approver(approver, approval_hooks)
         self._approvals[session_id] = known
         return known

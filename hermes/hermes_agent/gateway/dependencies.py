@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,6 +24,26 @@ from hermes_agent.gateway.chat_routes import SessionResetPolicy
 from hermes_agent.policy import Choice, PendingQuestions, Refusal
 
 logger = logging.getLogger(__name__)
+
+NOTICES = {
+    "gateway.pairing": (
+        "Hello! You do not have access yet. Your pairing code is {code}; it expires in an hour. The operator approves"
+        " it with: hermes pairing approve {platform} {code}"
+    ),
+    "gateway.rate_limit": (
+        "You write too fast (limit: {limit} messages a minute). Messages above the limit are dropped."
+    ),
+    "gateway.failure": (
+        "⚠️ Your message could not be processed ({what}). Please send it again. The log has the details."
+    ),
+}
+"""English texts for users of chats, by key; locales have them in other languages."""
+
+
+def english(key: str, /, **values: Any) -> str:
+    """Return a notice in English."""
+    return NOTICES[key].format(**values)
+
 
 BusyMode = Literal["interrupt", "queue", "steer"]
 
@@ -128,6 +148,10 @@ class GatewayDeps:
     """Return the text of an audio file; "" if no provider can transcribe it; runs in a worker."""
     synthesize: Callable[[str], str] | None = None
     """Return the path of an audio file of a text; "" if no provider can synthesize it; runs in a worker."""
+    platform_handlers: Callable[[str], Sequence[tuple[str, Callable[[Any], Any]]]] = lambda platform: ()
+    """Return the plugins with handlers for a platform, each with its function."""
+    translate: Callable[..., str] = english
+    """`translate(key, **values)`: return a notice in the operator's language."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Callable[[], float] = time.time
     on_state: Callable[[ConnectionState], None] = lambda state: None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,19 @@ class Gateway:
             for name, connection in self._connections.items()
             if connection.is_connected
         }
+
+    def connected_adapter(self, platform: str) -> Any:
+        """Return the connected adapter of a platform.
+
+        Raises:
+            LookupError: it is not configured (`adapter_not_registered`) or not connected (`adapter_disconnected`).
+        """
+        connection = self._connections.get(platform)
+        if connection is None:
+            raise LookupError("adapter_not_registered")
+        if not connection.is_connected:
+            raise LookupError("adapter_disconnected")
+        return connection.adapter
 
     def states(self) -> list[dict[str, Any]]:
         """Return the state of each platform: `name`, `state`, `reason`, `since`, `failures`."""
@@ -148,6 +161,9 @@ class Gateway:
                 begun.append(name)
             elif self._connections[name].retry():
                 begun.append(name)
+        for connection in self._connections.values():
+            if connection.is_connected:
+                await connection.rewire(connection.adapter)
         changed = dict.fromkeys(sorted(were - wanted.keys()), "disconnected")
         states = await asyncio.gather(*(self._connections[name].wait_connected(wait_s) for name in begun))
         for name, state in zip(begun, states, strict=True):
@@ -186,6 +202,21 @@ class Gateway:
         is_open = self.deps.is_open(principal)
         parts = await self._bridge.run(reply_parts, text, adapter, longest, is_open=is_open)
         return OutboundReply(target, tuple(parts), id=reply_id)
+
+    async def inject(self, text: str, *, session_key: str | None, origin: Mapping[str, Any] | None) -> str:
+        """Queue a message of a plugin as the next user message of a chat; return why it is not queued, or "".
+
+        It runs no command and answers no question. The sender must have access now.
+
+        Args:
+            session_key: key of a chat with a session; the message is dropped if that session ends before it.
+            origin: `SessionSource.to_dict()` of a chat; a session is started if it has none.
+        """
+        if not self._connections:
+            return "no chat platform is connected"
+        from hermes_agent.gateway.plugin_messages import queue_message  # few plugins write to chats
+
+        return await queue_message(self.session_store, self._access, text, session_key, origin)
 
     async def attach(self, session_key: str, job: str, text: str) -> None:
         """Add the output of a scheduled job to the conversation of a chat, so that users can refer to it."""
@@ -269,6 +300,8 @@ class Gateway:
             return admission.is_allowed and may_run_command("approve", "known", source, admission, connection.config)
 
         adapter.gateway_runner = self
+        if callable(set_handlers := getattr(adapter, "set_plugin_handlers", None)):
+            set_handlers(lambda: self.deps.platform_handlers(connection.name))
         adapter.set_message_handler(take)
         adapter.set_inbox(take)
         adapter.set_session_store(self.session_store)

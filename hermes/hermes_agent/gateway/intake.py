@@ -117,11 +117,6 @@ UNKNOWN_USERS_PER_MINUTE = 20
 """Limit of messages of users without access on a platform; others are dropped unseen."""
 STORE_RETRY_S = (1, 2, 4, 8, 15, 30)
 """Delays in seconds before retries with a full disk; many services do not deliver a message again."""
-PAIRING_NOTICE = (
-    "Hello! You do not have access yet. Your pairing code is {code}; it expires in an hour. The operator approves"
-    " it with: hermes pairing approve {platform} {code}"
-)
-RATE_LIMIT_NOTICE = "You write too fast (limit: {limit} messages a minute). Messages above the limit are dropped."
 
 
 class Intake:
@@ -154,7 +149,7 @@ class Intake:
         if admission is None or (not event.text and not event.media_urls):
             return
         settings = self._deps.settings
-        key = _session_key(connection, source, settings.group_sessions_per_user, settings.thread_sessions_per_user)
+        key = session_key_of(connection, source, settings.group_sessions_per_user, settings.thread_sessions_per_user)
         if (event.text or "").strip().lower() in settings.reset_triggers:
             event.text = "/new"
         if alias := self._commands.alias_target(event.get_command()):
@@ -229,7 +224,7 @@ class Intake:
         if not self._rates.count_message(sender, settings.per_minute):
             admitted = await self._bridge.run(self._access.admit, source, connection.config, connection.adapter)
             if admitted.is_allowed and self._rates.may_warn(sender):
-                await self._send_text(source, RATE_LIMIT_NOTICE.format(limit=settings.per_minute))
+                await self._send_text(source, self._deps.translate("gateway.rate_limit", limit=settings.per_minute))
             return None
         if not await self._passes_hooks(event):
             return None
@@ -272,14 +267,14 @@ class Intake:
             self._pairing.generate_code, connection.name, source.user_id, (source.user_name or "")[:80]
         )
         if code is not None:
-            await self._send_text(source, PAIRING_NOTICE.format(code=code, platform=connection.name))
+            await self._send_text(source, self._deps.translate("gateway.pairing", code=code, platform=connection.name))
 
     async def _send_text(self, source: SessionSource, text: str) -> None:
         target = ReplyTarget(source.platform.value, source.chat_id, source.thread_id or "")
         await self._deps.delivery.send(OutboundReply(target, ({"text": text},)))
 
 
-def _session_key(connection: AdapterConnection, source: SessionSource, per_user: bool, thread_per_user: bool) -> str:
+def session_key_of(connection: AdapterConnection, source: SessionSource, per_user: bool, thread_per_user: bool) -> str:
     """Return the session key of a message; a platform may have its own settings."""
     extra = connection.config.extra
     return build_session_key(

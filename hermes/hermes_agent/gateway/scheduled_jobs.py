@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.agent import Agent
 from hermes_agent.config import Config
+from hermes_agent.config.home import profile_name
 from hermes_agent.contracts.cron_scheduler import CRON_SCHEDULER
 from hermes_agent.contracts.kind import ProviderLookup
 from hermes_agent.contracts.tool import ApprovalRequest, Registrar
@@ -18,6 +19,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import fold
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.cron import JobOutcome, JobRun, JobScheduler, JobStore
+from hermes_agent.cron.current_run import cron_execution
 from hermes_agent.cron.feature import ScheduledJobs
 from hermes_agent.cron.job_store import with_published_jobs
 from hermes_agent.cron.jobs import SILENT, Job, script_path, targets_of
@@ -42,6 +44,8 @@ Attach = Callable[[str, str, str], Awaitable[object]]
 
 class _AllowingApprover:
     """Approver of jobs that allows all requests (`approvals.cron_mode: approve`)."""
+
+    asks_user = False
 
     async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
         """Allow the request, unless the user must decide it each time."""
@@ -111,7 +115,8 @@ class JobRunner:
         text = ""
         reason = "cron_complete"
         try:
-            end = await fold(conversation.turn(await self._prompt(run, printed, conversation.session_id)))
+            with cron_execution(run, profile_name(self._home)):
+                end = await fold(conversation.turn(await self._prompt(run, printed, conversation.session_id)))
             assert end is not None
             text, reason = end.text, end.reason if end.reason == "interrupted" else reason
         finally:

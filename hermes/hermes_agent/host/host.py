@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hermes_agent import config as configuration
 from hermes_agent.agent import Agent
 from hermes_agent.agent.command_router import CommandRouter
+from hermes_agent.agent.context_references import ContextReferences
 from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.commands import CommandTable
 from hermes_agent.commands.runner import PendingConfirmations
@@ -40,6 +41,7 @@ from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.prompt_sections import render_sections
 from hermes_agent.plugins.usage_account import UsageAccount
 from hermes_agent.policy import Choice, CommandPatterns, PendingQuestions, Refusal, SmartApproval
+from hermes_agent.policy.approval_transport import BUILTIN_TRANSPORT, DENY_FALLBACK, SelectedTransport
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import Principals, Transcript, UsageLedger
 from hermes_agent.tools import Dispatcher, ToolRegistry
@@ -47,6 +49,7 @@ from hermes_agent.tools.results import ResultStore
 from hermes_agent.tools.toolsets import ToolsetChoice, Toolsets
 
 if TYPE_CHECKING:
+    from hermes_agent.agent.subagents import Subagents
     from hermes_agent.gateway.gateway import Gateway
 
 
@@ -105,7 +108,8 @@ class Host:
         self.tools.on_fault(self.account.fault)
         self.toolsets = Toolsets(self.tools, partial(ToolsetChoice.of, self.get), lambda: self.get("mcp_servers") or ())
         self.commands = CommandTable()
-        self.extensions = ExtensionStores(self.bridge)
+        self.extensions = ExtensionStores(self.bridge, lambda: home, lambda: str(self.get("display.language") or ""))
+        self.references = ContextReferences(self.extensions.context_references, self.bridge)
         self.patterns = CommandPatterns()
         stores = PluginStores()
         self.cli_commands = stores.cli_commands
@@ -154,7 +158,9 @@ class Host:
         self.compression_settings = settings.compression_settings(config)
         self.platform_hint = settings.platform_hints(self.platforms, self.get)
         self.agent_settings = replace(
-            settings.agent_settings(config, self.working_directory), smart=self._smart_approval()
+            settings.agent_settings(config, self.working_directory),
+            smart=self._smart_approval(),
+            transport=self._approval_transport(),
         )
         self.find_platform_problem = partial(find_platform_problem, self)
         self.plugins = PluginManager(self)
@@ -203,10 +209,12 @@ class Host:
         Args:
             changes: fields of `GatewayDeps` that differ from the host's.
         """
-        from hermes_agent.gateway.dependencies import GatewayDeps, GatewaySettings
+        from hermes_agent.gateway.dependencies import NOTICES, GatewayDeps, GatewaySettings
         from hermes_agent.gateway.gateway import Gateway  # only a daemon has chat platforms
 
         os.environ["TERMINAL_CWD"] = str(self.working_directory)  # plugins read it (contract §2.3)
+        texts = self.extensions.texts()
+        texts.ship(NOTICES)
         deps = GatewayDeps(
             agent=self.agent,
             slash=self.slash,
@@ -221,6 +229,8 @@ class Host:
             supports_images=self.supports_images,
             transcribe=self._features["transcribe"],
             synthesize=self._features["synthesize"],
+            translate=texts.translate,
+            platform_handlers=self.extensions.handlers_for,
         )
         gateway = Gateway(replace(deps, **changes))
         self.running_gateway = weakref.ref(gateway)
@@ -241,6 +251,11 @@ class Host:
         for apply in self._context.reload_calls:
             apply()
         return self.needs_restart
+
+    @property
+    def subagents(self) -> Subagents:
+        """The subagents of the agent's conversations."""
+        return self.agent.subagents
 
     def choose_model(self, wanted: str | None) -> ChosenModel:
         """Return the configured model, or the model of a name.
@@ -344,6 +359,17 @@ class Host:
 
         timeout_s = float(self.get("auxiliary.approval.timeout") or 30)
         return SmartApproval(answer, self.bridge, timeout_s=timeout_s)
+
+    def _approval_transport(self) -> SelectedTransport:
+        """Return the approval transport that the operator selects; the config is read at each use."""
+
+        def selected() -> tuple[str, str]:
+            return (
+                str(self.get("security.approval.transport") or BUILTIN_TRANSPORT),
+                str(self.get("security.approval.transport_fallback") or DENY_FALLBACK),
+            )
+
+        return SelectedTransport(selected, self.extensions.approval_transports.get)
 
     def open_transcript(self) -> Transcript:
         """Open `state.db`; each caller gets a connection of its own."""

@@ -130,6 +130,7 @@ def agent_settings(config: configuration.Config, cwd: Path) -> AgentSettings:
             "end_after": "tool_loop_guardrails.end_after",
             "approval_timeout_s": "approvals.timeout",
             "smart": "",
+            "transport": "",
         },
         approvals_off=config.get("approvals.mode") == "off",
         limits=read_limits(config.get("limits")),

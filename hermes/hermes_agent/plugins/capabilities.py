@@ -17,11 +17,12 @@ logger = logging.getLogger(__name__)
 TOOLS_OVERRIDE = "tools.override"
 PLATFORM_ACTIONS = "gateway.platform_actions"
 LLM_TASK_OVERRIDE = "llm.task_override"
+LLM_MODEL_OVERRIDE = "llm.model_override"
 
 CAPABILITIES: Mapping[str, tuple[str, ...]] = {
     TOOLS_OVERRIDE: ("allow_tool_override",),
     "llm.provider_override": ("llm", "allow_provider_override"),
-    "llm.model_override": ("llm", "allow_model_override"),
+    LLM_MODEL_OVERRIDE: ("llm", "allow_model_override"),
     "llm.agent_id_override": ("llm", "allow_agent_id_override"),
     "llm.profile_override": ("llm", "allow_profile_override"),
     LLM_TASK_OVERRIDE: ("llm", "allow_task_override"),

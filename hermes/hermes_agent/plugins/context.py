@@ -21,7 +21,10 @@ from hermes_agent.plugins.tool_access import dispatch_tool, inject_message
 if TYPE_CHECKING:
     import asyncio
 
+    from hermes_agent.cron.current_run import CronExecution
     from hermes_agent.plugins.llm_client import PluginLlm
+    from hermes_agent.plugins.platform_actions import PlatformActions
+    from hermes_agent.plugins.subagent_lifecycle import SubagentLifecycle
 
 
 class PluginContext(PluginRegistrations):
@@ -77,6 +80,27 @@ class PluginContext(PluginRegistrations):
         """A durable JSON object of this plugin; it survives updates and removal."""
         return self._cached("_state", lambda: PluginState(self.plugin_id, lambda: self._services.home))
 
+    @property
+    def platform_actions(self) -> PlatformActions:
+        """Actions on chats as the bot; each needs the capability "gateway.platform_actions"."""
+        from hermes_agent.plugins.platform_actions import PlatformActions  # few plugins act on chats
+
+        return self._cached("_platform_actions", lambda: PlatformActions(self._services, self.manifest))
+
+    @property
+    def subagent_lifecycle(self) -> SubagentLifecycle:
+        """Subagents of this plugin: start, watch, steer and cancel them; a start needs a running turn."""
+        from hermes_agent.plugins.subagent_lifecycle import SubagentLifecycle  # few plugins start subagents
+
+        return self._cached("_subagents", lambda: SubagentLifecycle(self._services, self.manifest))
+
+    @staticmethod
+    def current_cron_execution() -> CronExecution | None:
+        """Return the run of a scheduled job that this code works for, or None; None in a subagent."""
+        from hermes_agent.cron.current_run import current_cron_execution  # few plugins ask
+
+        return current_cron_execution()
+
     def emit(self, event: str, payload: dict[str, Any] | None = None) -> int:
         """Publish the event `<id>:EVENT` to other plugins and return the number of subscribers.
 
@@ -122,7 +146,15 @@ class PluginContext(PluginRegistrations):
 
         return call_mcp(self._services, self.manifest, server, tool, arguments, timeout)
 
-    def inject_message(self, content: str, role: str = "user", *, session_id: str = "") -> bool:
+    def inject_message(
+        self,
+        content: str,
+        role: str = "user",
+        *,
+        session_key: str | None = None,
+        origin: Mapping[str, Any] | None = None,
+        session_id: str = "",
+    ) -> bool:
         """Add a message to a conversation, from any thread; return False if there is none.
 
         In the console the running turn is interrupted and the message starts the next one. In any other session the
@@ -130,9 +162,11 @@ class PluginContext(PluginRegistrations):
 
         Args:
             role: a role other than `user` is written before the text: `[role] content`.
+            session_key: key of a chat that has a session; the operator must set `allow_gateway_injection`.
+            origin: `SessionSource.to_dict()` of a chat; a session is continued or started there; as `session_key`.
             session_id: extension: a session of this process; by default the session that the caller works for.
         """
-        return inject_message(self._services, self.manifest.key, content, role, session_id)
+        return inject_message(self._services, self.manifest, content, role, session_id, session_key, origin)
 
     def dispatch_tool(self, tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
         """Call any tool as the model does: with hooks, approval, redaction and size limit.

@@ -6,11 +6,13 @@ Source: plugin contract §2.2; contract of 0.23 §6.2, §6.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hermes_agent.contracts.command import CliCommand
 from hermes_agent.contracts.model_provider import make_auxiliary_task
+from hermes_agent.plugins import extension_registration as extensions
 from hermes_agent.plugins import provider_registration as providers
 from hermes_agent.plugins.activation import PluginSettings
 from hermes_agent.plugins.handles import PluginRegistration, RegistrationLedger, registers
@@ -29,7 +31,9 @@ from hermes_agent.plugins.registration import (
 )
 
 if TYPE_CHECKING:
+    from hermes_agent.contracts.context_reference import ContextReferenceProvider
     from hermes_agent.contracts.tool import Effect
+    from hermes_agent.policy.approval_transport import TransportRequest
 
 
 T = TypeVar("T")
@@ -90,6 +94,110 @@ class PluginRegistrations:
         quantifiers; any other is skipped with a warning.
         """
         return providers.register_redaction_patterns(self.registration, patterns)
+
+    @registers
+    def register_approval_transport(
+        self, name: str, present_fn: Callable[[TransportRequest], Any]
+    ) -> PluginRegistration:
+        """Register a way to ask the user for approval; `security.approval.transport: NAME` selects it.
+
+        Args:
+            present_fn: is given a request and returns `request.respond(choice)`; sync or async.
+
+        Raises:
+            ValueError: the name is unusable or taken.
+            TypeError: `present_fn` is not callable.
+        """
+        return extensions.register_approval_transport(self.registration, name, present_fn)
+
+    @registers
+    def register_platform_handler(self, platform: str, factory: Callable[[Any], Any]) -> PluginRegistration:
+        """Call `factory` with the object of a platform's SDK when the adapter connects, once for each.
+
+        Raises:
+            ValueError: the platform is empty, or `factory` is not callable.
+        """
+        return extensions.register_platform_handler(self.registration, platform, factory)
+
+    @registers
+    def register_telegram_handler(self, factory: Callable[[Any], Any]) -> PluginRegistration:
+        """Call `factory` with the `Application` of python-telegram-bot when Telegram connects.
+
+        Raises:
+            ValueError: `factory` is not callable.
+        """
+        return extensions.register_platform_handler(self.registration, "telegram", factory)
+
+    @registers
+    def register_context_reference(self, provider: ContextReferenceProvider) -> PluginRegistration | None:
+        """Register a `ContextReferenceProvider`, which replaces `@prefix:value` in messages of the user."""
+        return extensions.register_context_reference(self.registration, provider)
+
+    @registers
+    def register_locale(
+        self,
+        lang: str,
+        source: str | PathLike[str] | Mapping[str, Any],
+        *,
+        endonym: str | None = None,
+        rtl: bool = False,
+        surface: str = "core",
+    ) -> PluginRegistration:
+        """Add texts of a language; for each key the last registration wins, also over the user's files.
+
+        Args:
+            source: a mapping of texts, or the path of a YAML file with one.
+            endonym: the name of the language in itself.
+            surface: `core`, `tui` or `desktop`.
+
+        Raises:
+            ValueError: the language, the surface or the texts are unusable.
+            FileNotFoundError: there is no such file.
+        """
+        return extensions.register_locale(self.registration, lang, source, endonym, rtl, surface)
+
+    @registers
+    def register_locale_dir(
+        self, path: str | PathLike[str], *, metadata: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> list[PluginRegistration]:
+        """Add each file `LANG[.tui|.desktop].yaml` of a folder; a file that cannot be read is skipped."""
+        return extensions.register_locale_dir(self.registration, path, metadata)
+
+    @registers
+    def register_automation_blueprint(
+        self,
+        key: str,
+        *,
+        title: str,
+        description: str,
+        schedule_template: str,
+        prompt_template: str,
+        category: str = "general",
+        slots: Iterable[Any] = (),
+        deliver_default: str = "origin",
+        skills: Iterable[str] = (),
+        tags: Iterable[str] = (),
+    ) -> PluginRegistration | None:
+        """Offer a blueprint of a scheduled job, which `/blueprint PLUGIN:KEY` turns into a job.
+
+        Args:
+            schedule_template: a schedule as for `cronjob`, with `{slot}` for the values of slots.
+            prompt_template: the prompt of the job, likewise.
+            slots: mappings or objects with `name`, `type` (`text`, `time`, `enum`, `weekdays`), `label`, `default`,
+                `options`.
+        """
+        details = {
+            "title": title,
+            "description": description,
+            "schedule_template": schedule_template,
+            "prompt_template": prompt_template,
+            "category": category,
+            "slots": slots,
+            "deliver_default": deliver_default,
+            "skills": skills,
+            "tags": tags,
+        }
+        return extensions.register_blueprint(self.registration, key, details)
 
     def _cached(self, name: str, make: Callable[[], T]) -> T:
         """Return the object of a property, which is the same at every access."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.core.registry import ListenerStore, Registry, StoreGroup
 from hermes_agent.plugins.event_bus import PluginEventBus, Runner
+from hermes_agent.plugins.locales import LocaleCatalog, LocaleLayer
 from hermes_agent.plugins.prompt_sections import PromptSection
 
 
@@ -19,17 +22,37 @@ class PlatformHandler(NamedTuple):
 class ExtensionStores(StoreGroup):
     """Registries of the extensions of the contract of 0.23, and the event bus.
 
-    They hold prompt sections, context references, approval transports, automation blueprints and platform handlers.
+    They hold prompt sections, context references, approval transports, automation blueprints, platform handlers and
+    locales.
     """
 
-    _parts = ("prompt_sections", "context_references", "approval_transports", "blueprints", "platform_handlers")
+    _parts = (
+        *("prompt_sections", "context_references", "approval_transports", "blueprints", "platform_handlers"),
+        "locales",
+    )
 
-    def __init__(self, runner: Runner) -> None:
+    def handlers_for(self, platform: str) -> list[tuple[str, Any]]:
+        """Return the plugins with handlers for a platform, each with its function."""
+        return [(item.owner, item.factory) for item in self.platform_handlers.listeners_for(platform)]
+
+    def __init__(
+        self, runner: Runner, home: Callable[[], Path] = Path, language: Callable[[], str] = lambda: ""
+    ) -> None:
         self.events = PluginEventBus(runner)
         """Events between plugins; a subscription ends with the ledger of its plugin, not with a store."""
         self.prompt_sections: Registry[PromptSection] = Registry("system prompt section")
         self.context_references: Registry[Any] = Registry("context reference")
         self.approval_transports: Registry[Any] = Registry("approval transport")
-        self.blueprints: Registry[dict[str, Any]] = Registry("automation blueprint")
+        self.blueprints: Registry[Any] = Registry("automation blueprint")
         self.platform_handlers: ListenerStore[PlatformHandler] = ListenerStore()
         """Handlers by platform."""
+        self.locales: ListenerStore[LocaleLayer] = ListenerStore()
+        """Texts of plugins, by `language/surface`."""
+        self._home, self._language = home, language
+        self._texts: LocaleCatalog | None = None
+
+    def texts(self) -> LocaleCatalog:
+        """Return the texts in the languages of this host."""
+        if self._texts is None:
+            self._texts = LocaleCatalog(lambda: self.locales, self._home, self._language)
+        return self._texts

@@ -67,6 +67,7 @@ from hermes_agent.skills.library import PluginSkills
 from hermes_agent.tools import Dispatcher, ToolRegistry
 
 if TYPE_CHECKING:
+    from hermes_agent.agent.subagents import Subagents
     from hermes_agent.models.client_pool import ClientPool
     from hermes_agent.models.selection import ModelSelection
     from hermes_agent.runtime.bridge import Bridge
@@ -267,6 +268,22 @@ class ModelServices(Protocol):
         ...
 
 
+class ConnectedPlatforms(Protocol):
+    """The gateway, as plugins use it."""
+
+    def connected_adapter(self, platform: str) -> Any:
+        """Return the connected adapter of a platform.
+
+        Raises:
+            LookupError: it is not configured, or not connected.
+        """
+        ...
+
+    async def inject(self, text: str, *, session_key: str | None, origin: Mapping[str, Any] | None) -> str:
+        """Queue a message of a plugin for a chat; return why it is not queued, or ""."""
+        ...
+
+
 class HostServices(ModelServices, Protocol):
     """The parts of a host that a plugin may use."""
 
@@ -301,6 +318,13 @@ class HostServices(ModelServices, Protocol):
     def extensions(self) -> ExtensionStores: ...
     @property
     def injected(self) -> InjectedMessages: ...
+    @property
+    def running_gateway(self) -> Callable[[], ConnectedPlatforms | None]:
+        """Return the gateway of this process, or None if it serves no chat platforms."""
+        ...
+
+    @property
+    def subagents(self) -> Subagents: ...
     @property
     def dispatcher(self) -> Dispatcher: ...
     @property

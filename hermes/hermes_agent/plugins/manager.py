@@ -29,6 +29,7 @@ from hermes_agent.plugins.activation import (
 from hermes_agent.plugins.config_schema import option_problems, platform_name
 from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.discovery import Discovery, RejectedPlugin, add_memory_folder, discover
+from hermes_agent.plugins.extension_registration import register_declared_locales
 from hermes_agent.plugins.grants import GrantStore, activation_with_grant
 from hermes_agent.plugins.host_services import HostServices, StagedHost
 from hermes_agent.plugins.loader import (
@@ -61,6 +62,7 @@ from hermes_agent.plugins.status_text import (
     suspension_line,
     unknown_plugin_text,
 )
+from hermes_agent.policy.approval_transport import RegisteredApprovalTransport
 from hermes_agent.runtime.workers import can_interrupt
 
 logger = logging.getLogger(__name__)
@@ -369,6 +371,10 @@ class PluginManager:
     def _slack_action_handlers(self) -> list[tuple[Any, Callable[..., Any], str]]:
         return upstream_views.slack_actions(self._services.slack_actions)
 
+    def get_approval_transport(self, name: str) -> RegisteredApprovalTransport | None:
+        """Return the approval transport of a name, or None."""
+        return self._services.extensions.approval_transports.get(str(name).strip().lower())
+
     # -- skills ----------------------------------------------------------------------------------------------
 
     def find_plugin_skill(self, qualified_name: str) -> Path | None:
@@ -468,6 +474,7 @@ class PluginManager:
         with log_context(plugin=manifest.key):
             try:
                 with transaction(ground, manifest):
+                    register_declared_locales(by)
                     record.module = load_within(limit_s, self._services.bridge, manifest, given, owner, stores)
                     count_model_providers(by, refused_models)
                     check_outcome(record)
@@ -487,13 +494,5 @@ class PluginManager:
         if self._settings.selects_memory(manifest):
             self._services.providers.memory_plugin = manifest.key
             register_memory_cli(by, record.module)
-        logger.debug(
-            "%s registered: %d tool(s), %d hook(s), %d middleware, %d slash command(s), %d CLI command(s)",
-            manifest.key,
-            len(record.tools_registered),
-            len(record.hooks_registered),
-            len(record.middleware_registered),
-            len(record.commands_registered),
-            len(record.cli_commands_registered),
-        )
+        record.log_registrations()
         return record

@@ -100,6 +100,18 @@ class LoadedPlugin:
             "deferred": deferred,
         }
 
+    def log_registrations(self) -> None:
+        """Log how many registrations the plugin made."""
+        logger.debug(
+            "%s registered: %d tool(s), %d hook(s), %d middleware, %d slash command(s), %d CLI command(s)",
+            self.manifest.key,
+            len(self.tools_registered),
+            len(self.hooks_registered),
+            len(self.middleware_registered),
+            len(self.commands_registered),
+            len(self.cli_commands_registered),
+        )
+
     def forget_registrations(self) -> None:
         """Empty the lists after a rollback."""
         for names in (*self._registered().values(), self.problems):

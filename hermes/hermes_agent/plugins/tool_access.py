@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
 from hermes_agent.core.messages import new_id
+from hermes_agent.plugins.capabilities import entry_of
 from hermes_agent.plugins.host_services import HostServices
+from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.policy import ApprovalHooks, Approvals, NoApprover
 from hermes_agent.tools import CallScope, current_scope, tool_error
 from hermes_agent.tools.results import failure
@@ -25,6 +28,8 @@ MAX_NESTING = 8
 """Limit of nesting when tools, or the hooks around them, call tools."""
 APPROVAL_TIMEOUT_S = 60.0
 NO_CONVERSATION = "inject_message: no CLI reference (not available in gateway mode)"
+GATEWAY_INJECTION = "allow_gateway_injection"
+"""Switch of `plugins.entries.<id>` without which a plugin cannot write into chats."""
 _NO_CANCEL = threading.Event()
 """Interrupt flag of calls outside a conversation; it is never set."""
 
@@ -129,21 +134,60 @@ class _PluginScope(CallScope):
         )
 
 
-def inject_message(ground: HostServices, plugin: str, content: str, role: str, session_id: str) -> bool:
-    """Add a message to a conversation; log and return False if there is none or its queue is full.
+def inject_message(
+    ground: HostServices,
+    manifest: PluginManifest,
+    content: str,
+    role: str,
+    session_id: str,
+    session_key: str | None,
+    origin: Mapping[str, Any] | None,
+) -> bool:
+    """Add a message to a conversation; log why and return False if it is not accepted.
 
     Args:
         session_id: empty means the conversation for which this thread works, else the one in the console.
+        session_key: key of a chat with a session; needs `allow_gateway_injection`.
+        origin: source of a chat; needs `allow_gateway_injection`.
     """
     text = content if role == "user" else f"[{role}] {content}"
     if not content.strip():
-        logger.warning("inject_message: plugin '%s' gave no text", plugin)
+        logger.warning("inject_message: plugin '%s' gave no text", manifest.key)
         return False
+    if session_key is not None or origin is not None:
+        why = _inject_into_chat(ground, manifest, text, session_key, origin)
+        if why:
+            logger.warning("inject_message: message of plugin '%s' is not accepted: %s", manifest.key, why)
+        return not why
     scope = current_scope.get()
     target = session_id or ("" if scope is None else scope.session_id)
     outcome = ground.injected.push(text, target)
     if outcome == "full":
-        logger.warning("inject_message: too many messages wait already, one of plugin '%s' is dropped", plugin)
+        logger.warning("inject_message: too many messages wait already, one of plugin '%s' is dropped", manifest.key)
     elif outcome == "nobody":
         logger.warning("%s", NO_CONVERSATION)
     return outcome == "taken"
+
+
+def _inject_into_chat(
+    ground: HostServices,
+    manifest: PluginManifest,
+    text: str,
+    session_key: str | None,
+    origin: Mapping[str, Any] | None,
+) -> str:
+    """Queue a message for a chat; return why it is not accepted, or ""."""
+    if entry_of(ground.config.values, manifest).get(GATEWAY_INJECTION) is not True:
+        return f"set plugins.entries.{manifest.key}.{GATEWAY_INJECTION}: true in config.yaml to allow it"
+    if (session_key is None) == (origin is None):
+        return "give either session_key or origin"
+    if origin is not None and not isinstance(origin, Mapping):
+        return f"origin is {type(origin).__name__}: expected a mapping"
+    gateway = ground.running_gateway()
+    if gateway is not None:
+        why = ground.bridge.wait_core(gateway.inject(text, session_key=session_key, origin=origin))
+        if not why or session_key is None or not ground.injected.is_open(session_key):
+            return why
+    elif session_key is None or not ground.injected.is_open(session_key):
+        return "this process serves no chat platforms"
+    return "" if ground.injected.push(text, session_key) == "taken" else "too many messages wait in this session"

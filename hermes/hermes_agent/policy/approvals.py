@@ -13,14 +13,15 @@ import logging
 import re
 import secrets
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeVar, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, cast, get_args, runtime_checkable
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import HermesError, UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.hooks import HookBus
+from hermes_agent.policy.approval_transport import SelectedTransport, TransportRequest, failure_text
 from hermes_agent.runtime.bridge import Bridge
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,9 @@ class NoApprover:
     Args:
         where: completes the sentence "no user can be asked …".
     """
+
+    asks_user = False
+    """No approval transport takes its place: the operator decided what happens without a user."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -150,6 +154,10 @@ class SmartApproval:
         return harmless
 
 
+NOTHING: Mapping[str, Any] = {}
+_BY_MODEL: Mapping[str, Any] = {"surface": "smart"}
+
+
 class ApprovalHooks:
     """The hooks `pre_approval_request` and `post_approval_response` of one conversation.
 
@@ -160,39 +168,60 @@ class ApprovalHooks:
 
     def __init__(self, hooks: HookBus, bridge: Bridge, *, surface: str, session_key: str) -> None:
         self._hooks = hooks
-        self._bridge = bridge
+        self.bridge = bridge
         self._surface = surface
         self._session_key = session_key
 
+    @property
+    def surface(self) -> str:
+        """`cli` or `gateway`."""
+        return self._surface
+
+    @property
+    def session_key(self) -> str:
+        """The key of the conversation's session."""
+        return self._session_key
+
     async def notify_request(
-        self, request: ApprovalRequest, turn_id: str, tool_call_id: str, *, smart: bool = False
+        self, request: ApprovalRequest, turn_id: str, tool_call_id: str, about: Mapping[str, Any] = NOTHING
     ) -> None:
-        """Call `pre_approval_request`: the user, or with `smart` a model, is about to be asked."""
-        await self._fire("pre_approval_request", self._keywords(request, turn_id, tool_call_id, smart))
+        """Call `pre_approval_request`: the user, a model or a transport is about to be asked.
+
+        Args:
+            about: keywords that differ from those of a question to the user: `surface`, `request_id`.
+        """
+        await self._fire("pre_approval_request", {**self._keywords(request, turn_id, tool_call_id), **about})
 
     async def notify_answer(
-        self, request: ApprovalRequest, turn_id: str, tool_call_id: str, choice: str, *, smart: bool = False
+        self,
+        request: ApprovalRequest,
+        turn_id: str,
+        tool_call_id: str,
+        choice: str,
+        about: Mapping[str, Any] = NOTHING,
     ) -> None:
         """Call `post_approval_response` with the answer.
 
         Args:
-            choice: `once`, `session`, `always`, `deny` or `timeout`; with `smart`, `smart_approve` or `smart_deny`.
+            choice: `once`, `session`, `always`, `deny` or `timeout`; of a model, `smart_approve` or `smart_deny`; of a
+                failed transport, `transport_<failure>`.
+            about: as for `notify_request`; `decided_by` names the model.
         """
-        keywords = {**self._keywords(request, turn_id, tool_call_id, smart), "choice": choice}
-        await self._fire("post_approval_response", keywords | ({"decided_by": "aux_llm"} if smart else {}))
+        keywords = {**self._keywords(request, turn_id, tool_call_id), **about, "choice": choice}
+        await self._fire("post_approval_response", keywords)
 
     async def _fire(self, hook: str, keywords: dict[str, Any]) -> None:
         if self._hooks.has(hook):
-            await self._bridge.run_steps(self._hooks.steps(hook, keywords), shortest_s=self._hooks.shortest_s(hook))
+            await self.bridge.run_steps(self._hooks.steps(hook, keywords), shortest_s=self._hooks.shortest_s(hook))
 
-    def _keywords(self, request: ApprovalRequest, turn_id: str, tool_call_id: str, smart: bool) -> dict[str, Any]:
+    def _keywords(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> dict[str, Any]:
         return {
             "command": request.detail,
             "description": request.summary,
             "pattern_key": request.rule_key,
             "pattern_keys": [request.rule_key],
             "session_key": self._session_key,
-            "surface": "smart" if smart else self._surface,
+            "surface": self._surface,
             "turn_id": turn_id,
             "tool_call_id": tool_call_id,
         }
@@ -206,6 +235,7 @@ class Approvals:
         hooks: called for each request and each answer.
         off: ask only mandatory requests and allow all others (`approvals.mode: off`).
         smart: judges a request before the user is asked (`approvals.mode: smart`).
+        transport: asks the user in another way if the operator selected one (`security.approval.transport`).
     """
 
     def __init__(
@@ -216,9 +246,11 @@ class Approvals:
         hooks: ApprovalHooks | None = None,
         off: bool = False,
         smart: SmartApproval | None = None,
+        transport: SelectedTransport | None = None,
     ) -> None:
         self.approver = approver
         self._smart = smart
+        self._transport = transport
         self._off = off
         self._to_save: list[Callable[[], None]] = []
         self._hooks = hooks
@@ -306,24 +338,64 @@ class Approvals:
         async with self._one_at_a_time:
             if self._is_granted(request) or await self._is_harmless(request, turn_id, tool_call_id):
                 return None
-            if self._hooks is not None:
-                await self._hooks.notify_request(request, turn_id, tool_call_id)
-            timed_out = False
-            try:
-                choice = await asyncio.wait_for(self.approver.ask(request), self._timeout_s)
-            except asyncio.CancelledError:
-                if self._hooks is not None:
-                    await self._hooks.notify_answer(request, turn_id, tool_call_id, "deny")
-                raise
-            except TimeoutError:
-                choice = Refusal(f"{request.tool} was not approved: no answer within {self._timeout_s:g} s.")
-                timed_out = True
-            choice = _as_offered(request, choice)
-            logger.info("approval tool=%s rule=%s choice=%s", request.tool, request.rule_key, choice)
-            if self._hooks is not None:
-                outcome = "timeout" if timed_out else choice if choice in ("once", "session", "always") else "deny"
-                await self._hooks.notify_answer(request, turn_id, tool_call_id, str(outcome))
+            choice = await self._transported(request, turn_id, tool_call_id)
+            if choice is None:
+                choice = await self._asked(request, turn_id, tool_call_id)
             return self._record_answer(request, choice)
+
+    async def _asked(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> Choice | Refusal:
+        """Return the user's answer, and call the hooks."""
+        if self._hooks is not None:
+            await self._hooks.notify_request(request, turn_id, tool_call_id)
+        timed_out = False
+        try:
+            choice = await asyncio.wait_for(self.approver.ask(request), self._timeout_s)
+        except asyncio.CancelledError:
+            if self._hooks is not None:
+                await self._hooks.notify_answer(request, turn_id, tool_call_id, "deny")
+            raise
+        except TimeoutError:
+            choice = Refusal(f"{request.tool} was not approved: no answer within {self._timeout_s:g} s.")
+            timed_out = True
+        choice = _as_offered(request, choice)
+        logger.info("approval tool=%s rule=%s choice=%s", request.tool, request.rule_key, choice)
+        if self._hooks is not None:
+            outcome = "timeout" if timed_out else choice if choice in ("once", "session", "always") else "deny"
+            await self._hooks.notify_answer(request, turn_id, tool_call_id, str(outcome))
+        return choice
+
+    async def _transported(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> Choice | Refusal | None:
+        """Return the answer of the selected transport, or None if the user is asked in the usual way."""
+        transport, hooks = self._transport, self._hooks
+        if transport is None or hooks is None or not transport.name or not getattr(self.approver, "asks_user", True):
+            return None
+        sent = transport.request(request, hooks.session_key, hooks.surface, self._timeout_s)
+        about = {
+            "surface": f"transport:{transport.name}",
+            "request_id": sent.request_id,
+            "request_digest": sent.digest,
+        }
+        await hooks.notify_request(request, turn_id, tool_call_id, about)
+        abandoned = threading.Event()
+        try:
+            choice, failure = await hooks.bridge.run(self._ask_transport, transport, sent, abandoned)
+        except asyncio.CancelledError:
+            abandoned.set()
+            await hooks.notify_answer(request, turn_id, tool_call_id, "transport_interrupted", about)
+            raise
+        logger.info("approval tool=%s rule=%s choice=%s transport=%s", request.tool, request.rule_key, choice, failure)
+        await hooks.notify_answer(
+            request, turn_id, tool_call_id, choice if failure is None else f"transport_{failure}", about
+        )
+        if failure is None:
+            return cast("Choice", choice)
+        return None if transport.falls_back else Refusal(failure_text(failure))
+
+    @staticmethod
+    def _ask_transport(
+        transport: SelectedTransport, request: TransportRequest, abandoned: threading.Event
+    ) -> tuple[str, str | None]:
+        return transport.ask(request, abandoned.is_set)
 
     def _record_answer(self, request: ApprovalRequest, choice: Choice | Refusal) -> Refusal | None:
         """Record what an answer covers; return None when the action may happen, or why not."""
@@ -351,13 +423,14 @@ class Approvals:
             return False
         harmless = False
         if self._hooks is not None:
-            await self._hooks.notify_request(request, turn_id, tool_call_id, smart=True)
+            await self._hooks.notify_request(request, turn_id, tool_call_id, _BY_MODEL)
         try:
             harmless = await self._smart.is_harmless(request)
         finally:
             if self._hooks is not None:
                 choice = "smart_approve" if harmless else "smart_deny"
-                await self._hooks.notify_answer(request, turn_id, tool_call_id, choice, smart=True)
+                about = {**_BY_MODEL, "decided_by": "aux_llm"}
+                await self._hooks.notify_answer(request, turn_id, tool_call_id, choice, about)
         return harmless
 
     def save_always(self) -> None:

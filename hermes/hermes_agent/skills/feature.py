@@ -273,7 +273,7 @@ LIST_SCHEMA: dict[str, Any] = {
 
 
 def skills_list(library: SkillLibrary, args: dict[str, Any], **kwargs: Any) -> str:
-    """Return `skills`, `categories`, `count` and a `hint` as JSON text, without skills of plugins.
+    """Return `skills`, `categories`, `count` and a `hint` as JSON text; plugins are categories.
 
     Untrusted text is marked.
     """
@@ -281,6 +281,7 @@ def skills_list(library: SkillLibrary, args: dict[str, Any], **kwargs: Any) -> s
     offered = library.offered("" if scope is None else scope.platform)
     category = str(args.get("category") or "").strip("/")
     chosen = [skill for skill in offered if not category or skill.category == category]
+    of_plugins = [row for row in library.plugin_rows() if not category or row.category == category]
     sources = {skill.place: library.source(skill) for skill in offered}
     own = library.categories([skill for skill in offered if not sources[skill.place]])
     others = {skill.category: sources[skill.place] for skill in offered if skill.category not in (*own, "")}
@@ -293,10 +294,17 @@ def skills_list(library: SkillLibrary, args: dict[str, Any], **kwargs: Any) -> s
                 "category": _mark_untrusted(s.category, others.get(s.category, "")) or None,
             }
             for s in chosen
+        ]
+        + [{"name": row.name, "description": row.description, "category": row.category} for row in of_plugins],
+        categories=[
+            *own,
+            *dict.fromkeys(row.category for row in of_plugins if row.category not in own),
+            *(_mark_untrusted(name, source) for name, source in sorted(others.items())),
         ],
-        categories=[*own, *(_mark_untrusted(name, source) for name, source in sorted(others.items()))],
-        count=len(chosen),
-        hint="Open one with skill_view(name)." if chosen else "There is none; `categories` lists those that exist.",
+        count=len(chosen) + len(of_plugins),
+        hint="Open one with skill_view(name)."
+        if chosen or of_plugins
+        else "There is none; `categories` lists those that exist.",
     )
 
 

@@ -1,8 +1,8 @@
 """The library of skills, of the home and of plugins: which are offered, and how the model sees them.
 
-The system prompt lists the skills of the home. The list is made when a session starts and stays in the session's
-prompt, so that the provider's cached prefix holds. Skills of plugins are not listed. Source: plugin contract §6.1 to
-§6.4.
+The system prompt lists the skills of the home and of enabled plugins. The list is made when a session starts and stays
+in the session's prompt, so that the provider's cached prefix holds. Source: plugin contract §6.1 to §6.4; contract of
+0.23 §6.3, §13.1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.config.load import section
 from hermes_agent.contracts.tool import SKILL, PluginSkill
@@ -32,6 +32,7 @@ from hermes_agent.skills.skill_file import (
     fits_environment,
     fits_platform,
     fits_tools,
+    read_document,
 )
 from hermes_agent.system.files import JsonFile
 from hermes_agent.system.processes import run, tool_environment
@@ -106,21 +107,31 @@ _HEAD = (
 _TAIL = "</available_skills>"
 
 
-def index_text(skills: Sequence[LocalSkill], *, untrusted_count: int = 0) -> str:
+class SkillRow(NamedTuple):
+    """A skill as the index and `skills_list` show it."""
+
+    category: str
+    name: str
+    description: str
+
+
+def index_text(skills: Sequence[LocalSkill], *, untrusted_count: int = 0, of_plugins: Sequence[SkillRow] = ()) -> str:
     """Return the section of the system prompt, or "" without skills.
 
     Args:
         untrusted_count: number of skills with untrusted text, which the index only counts.
+        of_plugins: skills of plugins.
     """
-    if not skills and not untrusted_count:
+    if not skills and not untrusted_count and not of_plugins:
         return ""
-    ordered = sorted(skills, key=lambda skill: (skill.category or DEFAULT_CATEGORY, skill.name))
+    rows = [SkillRow(skill.category or DEFAULT_CATEGORY, skill.name, skill.document.description) for skill in skills]
+    ordered = sorted([*rows, *of_plugins])
     lines: list[str] = []
     size, left_out = len(_HEAD) + len(_TAIL), 0
-    for category, group in groupby(ordered, key=lambda skill: skill.category or DEFAULT_CATEGORY):
+    for category, group in groupby(ordered, key=lambda skill: skill.category):
         block = [f"  {_safe(category)}:"]
         for skill in group:
-            line = f"    - {_safe(skill.name)}: {_short(_safe(skill.document.description))}"
+            line = f"    - {_safe(skill.name)}: {_short(_safe(skill.description))}"
             size += len(line) + 1
             if size > INDEX_CHARS:
                 left_out += 1
@@ -271,6 +282,22 @@ class SkillLibrary:
         """Return the local skills for a platform (`cli`, `api_server`, …), without single files."""
         return [skill for skill in self.all_skills() if not skill.flat and self._is_offered(skill, platform)]
 
+    def plugin_rows(self) -> list[SkillRow]:
+        """Return the skills of enabled plugins that fit this system, sorted by name."""
+        rows = []
+        for name, skill in self.plugins.items():
+            if self.is_plugin_disabled(skill):
+                continue
+            try:
+                document = read_document(skill.path)
+            except OSError as exc:
+                logger.debug("skill %s cannot be read: %s", name, exc)
+                continue
+            if fits_platform(document) and fits_environment(document, os.environ):
+                about = document.description or skill.description or str(skill.frontmatter.get("description") or "")
+                rows.append(SkillRow(skill.plugin, name, about))
+        return sorted(rows)
+
     def has_skills(self) -> bool:
         """Return whether any skill exists, local or of a plugin."""
         return len(self.plugins) > 0 or not self._folder.is_empty()
@@ -294,7 +321,7 @@ class SkillLibrary:
         """
         fitting = [s for s in self.offered(platform) if fits_tools(s.document, tools, toolsets)]
         own = [skill for skill in fitting if not self.source(skill)]
-        return index_text(own, untrusted_count=len(fitting) - len(own))
+        return index_text(own, untrusted_count=len(fitting) - len(own), of_plugins=self.plugin_rows())
 
     def render(self, document: SkillFile, name: str, directory: Path, session_id: str) -> str:
         """Return the text for the model. A prompt injection in it is logged, but not removed."""

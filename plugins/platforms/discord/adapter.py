@@ -332,6 +332,12 @@ class DiscordAdapter(BasePlatformAdapter):
             answer = interaction.response.send_message(text, ephemeral=True)
         await self._quietly(answer)
 
+    async def add_reaction(self, chat_id, message_id, emoji):
+        await self._message(chat_id, message_id).add_reaction(emoji)
+
+    async def set_thread_title(self, chat_id, thread_id, title):
+        await (await self._client.fetch_channel(int(thread_id))).edit(name=title[:100])
+
     async def on_processing_start(self, event):
         await self._react(event, "👀")
 

@@ -20,6 +20,7 @@ from hermes_agent.adapters.questions import (
 from hermes_agent.adapters.text import prefix_within_utf16_limit, strip_markdown, utf16_len
 
 from .api import TelegramApi, TelegramError, TelegramUnreachable, as_result
+from .native import end_application, pass_to_application, start_application
 from .updates import CHAT_TYPES, GENERAL, as_event, file_of
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class TelegramAdapter(BasePlatformAdapter):
     def __init__(self, config, settings):
         super().__init__(config, "telegram")
         self.settings = settings
-        self._api = self._polling = None
+        self._api = self._polling = self._application = None
         self._me = {"id": 0}
 
     @property
@@ -61,6 +62,8 @@ class TelegramAdapter(BasePlatformAdapter):
         await self._api.call("getMe")
 
     async def close(self):
+        await end_application(self._application)
+        self._application = None
         if self._api is not None:
             await self._api.close()
         self._api = None
@@ -81,6 +84,8 @@ class TelegramAdapter(BasePlatformAdapter):
         if callable(menu):
             commands = [{"command": name, "description": about[:256]} for name, about in menu()][:MENU]
             await self._quietly("setMyCommands", commands=commands)
+        if self.has_plugin_handlers:
+            self._application = await start_application(self.settings.base_url, self.settings.token)
         self._polling = asyncio.create_task(self._poll(), name="telegram")
         self._mark_connected()
         return True
@@ -146,6 +151,7 @@ class TelegramAdapter(BasePlatformAdapter):
         events, albums = [], {}
         for update in updates:
             event = None
+            await pass_to_application(self._application, update)
             try:
                 event = await self._event(update)
             except (KeyError, TypeError, ValueError) as exc:  # an invalid update must not block later ones
@@ -206,6 +212,15 @@ class TelegramAdapter(BasePlatformAdapter):
         target = {"chat_id": message["chat"]["id"], "message_id": message["message_id"]}
         await self._quietly("editMessageText", text=f"{message['text']}\n\n{name}: {label}", **target)
         return event
+
+    async def add_reaction(self, chat_id, message_id, emoji):
+        """React to a message; raise the error."""
+        reaction = [{"type": "emoji", "emoji": emoji}]
+        await self._api.call("setMessageReaction", chat_id=chat_id, message_id=int(message_id), reaction=reaction)
+
+    async def set_thread_title(self, chat_id, thread_id, title):
+        """Rename a topic of a forum; raise the error."""
+        await self._api.call("editForumTopic", chat_id=chat_id, message_thread_id=int(thread_id), name=title[:128])
 
     async def on_processing_start(self, event):
         await self._react(event, "👀")

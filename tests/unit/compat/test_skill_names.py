@@ -70,6 +70,7 @@ def test_commands_are_known_by_name(served: None, host: Host) -> None:
     host.commands.register(SlashCommand("scan", lambda raw_args: raw_args, "Find", "<x>"), owner="p")
 
     assert [entry.name for entry in COMMAND_REGISTRY] == [
+        "blueprint",
         "compress",
         "context",
         "plugins",
