@@ -61,7 +61,7 @@ def test_the_first_question_is_asked_before_the_prompt(tmp_path: Path, scripted)
     prompt = power_prompt()
     with scripted(script(prompt)) as model:
         home = make_home(tmp_path, model)
-        terminal = TerminalScreen(home, "--first", prompt.question)
+        terminal = TerminalScreen(home, "--first", prompt.question, columns=120)
         terminal.wait(answer(prompt))
         terminal.wait(PROMPT)
         assert terminal.leave() == 0

@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 from hermes_agent import __version__
+from hermes_agent.app.cli.parser import Parser
 from hermes_agent.config.home import selected_profile
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.text import SUBCOMMANDS
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser that measures the terminal itself: `argparse` would import `shutil` with every compressor."""
-
-    def __init__(self, *, formatter_class: Any = argparse.HelpFormatter, **options: Any) -> None:
-        super().__init__(formatter_class=functools.partial(formatter_class, width=_columns() - 2), **options)
-
-
-def _columns() -> int:
-    """Return the width of the terminal in characters, as `shutil.get_terminal_size` does."""
-    named = os.environ.get("COLUMNS", "")
-    if named.isdecimal() and int(named):
-        return int(named)
-    try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
-    except (AttributeError, ValueError, OSError):  # no stdout, or no terminal
-        return 80
-
 
 EPILOG = """\
 Without a command `hermes` opens a conversation in the terminal.

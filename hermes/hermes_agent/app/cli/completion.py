@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hermes_agent import __version__
 from hermes_agent.app.cli.command import Args, CliSubcommand, argument
+from hermes_agent.app.cli.examples import examples_of
 from hermes_agent.core.errors import EXIT_OK, UserError
 from hermes_agent.system.files import write_atomic
 
@@ -108,10 +109,21 @@ def _man_page(name: str, parser: argparse.ArgumentParser, about: str) -> str:
     lines = [f'.TH {title.upper()} 1 "" "hermes-agent {__version__}"', ".SH NAME", f"{title} \\- {_roff(about)}"]
     lines += [".SH SYNOPSIS", ".B " + _roff(name), "[\\fIoption\\fR ...]"]
     lines += [".SH OPTIONS", *_man_options(parser, name)]
+    if examples := list(_man_examples(parser)):
+        lines += [".SH EXAMPLES", ".nf", *map(_roff, examples), ".fi"]
     epilog = (parser.epilog or "").strip()
     if epilog:
         lines += [".SH NOTES", ".nf", *(_roff(line) or ".sp" for line in epilog.split("\n")), ".fi"]
     return "\n".join(lines) + "\n"
+
+
+def _man_examples(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield the examples of a command and of its actions; `hermes` has pages for its commands."""
+    yield from examples_of(parser.prog)
+    for action in parser._actions if " " in parser.prog else ():
+        if isinstance(action, argparse._SubParsersAction):
+            for child in dict.fromkeys(action.choices.values()):
+                yield from _man_examples(child)
 
 
 def _man_options(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:

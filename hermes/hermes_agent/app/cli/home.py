@@ -185,6 +185,8 @@ def _check_state(args: Args) -> int:
 
     path = _state_path()
     if not path.exists():
+        if args.json:
+            return print_json({"versions": {}, "rows": {}, "size": [0, 0], "faults": []})
         print("nothing is stored yet")
         return 0
     found = check_database(path)
@@ -217,11 +219,14 @@ def _expire_state(args: Args) -> int:
     return 0
 
 
-@state_command.action("restore-points", "list the copies from before migrations")
+@state_command.action("restore-points", "list the copies from before migrations", JSON)
 def _list_restore_points(args: Args) -> int:
     from hermes_agent.store.migrations import list_restore_points
 
     found = list_restore_points(_state_path())
+    if args.json:
+        stats = [(point.name, point.stat()) for point in found]
+        return print_json([{"name": name, "made_at": s.st_mtime, "bytes": s.st_size} for name, s in stats])
     for point in found:
         stat = point.stat()
         made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(stat.st_mtime))

@@ -154,11 +154,12 @@ def _revoke(args: Args) -> int:
     return EXIT_OK
 
 
-@hooks_command.action("doctor", "check that each program can be started, may run, and is set up right")
+@hooks_command.action("doctor", "check that each program can be started, may run, and is set up right", JSON)
 def _doctor(args: Args) -> int:
     import shutil
 
     _, consent, hooks, problems = _configured()
+    fine: list[str] = []
     for hook in hooks:
         program = hook.argv()[0]
         if shutil.which(program) is None:
@@ -166,7 +167,12 @@ def _doctor(args: Args) -> int:
         elif why := consent.explain(hook):
             problems.append(f"hooks.{hook.event}: {hook.command}: {why} (`hermes hooks allow`)")
         else:
-            print(f"ok: {hook.event}: {hook.command}")
+            fine.append(f"{hook.event}: {hook.command}")
+    if args.json:
+        print_json({"ok": fine, "wrong": problems})
+        return EXIT_FAILED if problems else EXIT_OK
+    for each in fine:
+        print(f"ok: {each}")
     for problem in problems:
         print(f"wrong: {problem}")
     if not (hooks or problems):

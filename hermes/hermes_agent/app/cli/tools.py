@@ -58,6 +58,7 @@ def _list_tools(args: Args) -> int:
     "say why the model is shown a tool, or is not (exit status 1)",
     argument("name", metavar="NAME", help="name of the tool"),
     PLATFORM,
+    JSON,
 )
 def _explain_tool(args: Args) -> int:
     from hermes_agent.app.plugins.info import explain_tool  # with the plugins
@@ -66,7 +67,10 @@ def _explain_tool(args: Args) -> int:
         if args.name.startswith("mcp__"):
             _servers(host).wait_connected(SERVERS_S)
         said = explain_tool(args.name, host.tools, host.toolsets, host.plugins.records, args.platform)
-    print(said)
+    if args.json:
+        print_json({"name": args.name, "is_available": said.is_available, "why": list(said.lines)})
+    else:
+        print(said)
     return EXIT_OK if said.is_available else EXIT_FAILED
 
 
@@ -175,7 +179,9 @@ def _server_state(one: McpServerSettings) -> str:
     return one.problem or ("on" if one.enabled else "off")
 
 
-@mcp_command.action("test", "connect to a server, and show its tools (exit status 1: it cannot be done)", SERVER_NAME)
+@mcp_command.action(
+    "test", "connect to a server, and show its tools (exit status 1: it cannot be done)", SERVER_NAME, JSON
+)
 def _test_server(args: Args) -> int:
     server = _find_server(args.name)
     with loaded_host() as host:
@@ -185,6 +191,8 @@ def _test_server(args: Args) -> int:
         took_s = time.monotonic() - started
     if status.state != "connected":
         raise UserError(f"{server.name} cannot be used: {status.error or status.state}")
+    if args.json:
+        return print_json({"name": server.name, "seconds": round(took_s, 3), "tools": list(status.tools)})
     print(f"{server.name}: connected within {took_s:.1f} s, {len(status.tools)} tools")
     for tool in status.tools:
         print(f"  {tool}")

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
-from hermes_agent.app.cli.command import YES, Argument, argument, exclusive
+from hermes_agent.app.cli.command import JSON, YES, Argument, argument, exclusive
 
 __all__ = ["add"]
 
@@ -168,7 +168,7 @@ ACTIONS = {
         "  hermes plugins reload\n  hermes plugins reload calculator",
     ),
     "explain": _Action(
-        "load the plugins and say why one runs, or does not (exit status 1)", "info.run_explain", (NAME,)
+        "load the plugins and say why one runs, or does not (exit status 1)", "info.run_explain", (NAME, JSON)
     ),
     "index": _Action(
         "write down the bundled and declared plugins, so that a start looks less",

@@ -14,7 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.app.cli.command import loaded_host
+from hermes_agent.app.cli.command import loaded_host, print_json
 from hermes_agent.app.plugins.home import InstalledPlugins
 from hermes_agent.app.plugins.terminal_io import printable, registers_lines, table, title
 from hermes_agent.compat.generation import import_generation
@@ -420,5 +420,8 @@ def run_explain(args: argparse.Namespace) -> int:
         record = plugins.find(args.name)
         tally = host.account.usage_of(record.manifest.key if record else "")
         said = explain_plugin(args.name, plugins.records, plugins.rejected, plugins.unknown, tally)
-    print(said)
+    if args.json:
+        print_json({"name": args.name, "is_available": said.is_available, "why": list(said.lines)})
+    else:
+        print(said)
     return EXIT_OK if said.is_available else EXIT_FAILED
