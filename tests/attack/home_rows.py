@@ -43,6 +43,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "plugins_state.json": ("", NOBODY),
     "processes": ("x/output", NOBODY),
     "profiles": ("x/config.yaml", NOBODY),
+    "imports": ("x/old/env", NOBODY),
     "restore-points": ("x/state.db", NOBODY),
     "rich_sent_messages.json": ("", NOBODY),
     "run": ("control.json", NOBODY),

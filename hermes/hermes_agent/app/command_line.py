@@ -33,6 +33,7 @@ MODULES = {
     "doctor": "cli.home:add_doctor",
     "gateway": "cli.gateway:add_gateway",
     "hooks": "cli.hooks:add_hooks",
+    "import": "imports.command:add_import",
     "insights": "cli.sessions:add_insights",
     "logs": "cli.home:add_logs",
     "mcp": "cli.tools:add_mcp",

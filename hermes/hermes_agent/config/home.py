@@ -199,8 +199,8 @@ _OPERATOR = frozenset({"config.local.yaml", "config.yaml", "cron", "hooks", "pai
 """Additional entries that sessions of the home's owner may read."""
 _STATE = frozenset(
     {
-        *("cache", "checkpoints", "gateway", "gateway-locks", "logs", "mcp-tokens", "node", "processes", "profiles"),
-        *("restore-points", "run"),
+        *("cache", "checkpoints", "gateway", "gateway-locks", "imports", "logs", "mcp-tokens", "node", "processes"),
+        *("profiles", "restore-points", "run"),
         # of upstream, in homes that both programs use
         *("audio_cache", "backups", "bin", "browser_screenshots", "document_cache", "hermes-agent", "home"),
         *("image_cache", "images", "kanban", "matrix", "platforms", "sandboxes", "sessions", "shared", "skins"),

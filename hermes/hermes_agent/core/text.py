@@ -114,7 +114,8 @@ def has_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool
 
 
 SUBCOMMANDS = (
-    "auth", "chat", "completion", "config", "cron", "doctor", "gateway", "hooks", "insights", "logs", "mcp", "memory",
+    "auth", "chat", "completion", "config", "cron", "doctor", "gateway", "hooks", "import",
+    "insights", "logs", "mcp", "memory",
     "model",
     "pairing", "plugins", "profile", "rollback", "self", "send", "sessions", "setup", "skills", "state", "tools",
 )  # fmt: skip

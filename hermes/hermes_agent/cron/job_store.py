@@ -275,7 +275,7 @@ def import_jobs(store: JobStore, home: Path, now: float) -> list[Job]:
             others = {job.id: job for job in store.jobs()}
             if not isinstance(entry, dict) or entry.get("id") in others:
                 continue
-            found.append(store.put(_published_job(entry, home, now, others)))
+            found.append(store.put(published_job(entry, home, now, others)))
         except (UserError, TypeError, ValueError) as exc:
             logger.warning("job %r of %s: not imported: %s", entry.get("name") or entry.get("id"), place, exc)
     write_atomic(done, f"{len(found)} jobs, {datetime.fromtimestamp(now).isoformat(timespec='seconds')}\n")
@@ -284,7 +284,17 @@ def import_jobs(store: JobStore, home: Path, now: float) -> list[Job]:
     return found
 
 
-def _published_job(entry: Mapping[str, Any], home: Path, now: float, others: Mapping[str, Job]) -> Job:
+def published_job(entry: Mapping[str, Any], home: Path, now: float, others: Mapping[str, Job]) -> Job:
+    """Return a job of upstream as a job of this program.
+
+    Args:
+        entry: the job as `cron/jobs.json` has it.
+        home: the home with the scripts.
+        others: the other jobs by id.
+
+    Raises:
+        UserError: it cannot run here; the text says why. `TypeError` and `ValueError` mean that it is malformed.
+    """
     repeat = entry.get("repeat")
     times = repeat.get("times") if isinstance(repeat, dict) else repeat
     origin = entry.get("origin")

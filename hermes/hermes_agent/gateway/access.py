@@ -46,13 +46,14 @@ class PairingStore:
 
     Args:
         profile: a profile; None is the present home, `default` the home that contains the profiles.
+        home: a home, in place of `profile`.
 
     Raises:
         ValueError: `profile` is no valid name.
     """
 
-    def __init__(self, profile: str | None = None) -> None:
-        self._folder = _home_of_profile(profile) / "pairing"
+    def __init__(self, profile: str | None = None, *, home: Path | None = None) -> None:
+        self._folder = (home or _home_of_profile(profile)) / "pairing"
 
     def generate_code(self, platform: str, user_id: str, user_name: str = "") -> str | None:
         """Return a new code for a user, which the operator approves.
@@ -101,6 +102,11 @@ class PairingStore:
         with self._file(platform, "approved").change() as approved:
             approved[person["user_id"]] = {"user_name": person["user_name"], "approved_at": now}
         return person
+
+    def approve(self, platform: str, user_id: str, user_name: str = "", *, approved_at: float = 0.0) -> None:
+        """Approve a user without a code; the approval of an approved user stays as it is."""
+        with self._file(platform, "approved").change() as approved:
+            approved.setdefault(str(user_id), {"user_name": user_name, "approved_at": approved_at or time.time()})
 
     def is_approved(self, platform: str, user_id: str) -> bool:
         """Return whether a user is approved."""

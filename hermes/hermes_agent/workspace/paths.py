@@ -220,7 +220,7 @@ class PathRules:
             return False
         if place.startswith("profiles/"):
             place = place.split("/", 2)[-1]
-        return place in _HOME_SECRETS or place.startswith("restore-points/")
+        return place in _HOME_SECRETS or place.startswith(("restore-points/", "imports/"))
 
     def secret_trees(self) -> tuple[str, ...]:
         """Return the directories that hold credentials; they may not exist."""

@@ -151,13 +151,14 @@ _READS: dict[str, frozenset[str]] = {
     "tools": frozenset({"list", "ls", "explain", "info"}),
     "rollback": frozenset({"list", "diff"}),
     "state": frozenset({"check", "restore-points"}),
+    "import": frozenset({"list", "show"}),
 }
 """Subcommands of `hermes` with the actions that change nothing; any other action counts as a change."""
 _READ_ALL = frozenset({"completion", "doctor", "insights", "logs", "send"})
 _PROGRAMS = frozenset({"hermes", ".hermes-wrapped", "hermes_agent"})
 _STATE = re.compile(
     r"(?:^|[/\"'(=,:@\s])\.hermes(?:/profiles/[^/]+)?(?:/?$|/?[\"'*]|/(?:config\.yaml|\.env|auth\.json|api_server\.key"
-    r"|plugins_trust\.json|state\.db|pairing|cron|hooks|plugins|scripts|profiles|restore-points)(?![\w-]))"
+    r"|plugins_trust\.json|state\.db|pairing|cron|hooks|plugins|scripts|profiles|restore-points|imports)(?![\w-]))"
 )
 _READERS = word_set("home-readers")
 """Programs that change no file among their arguments."""

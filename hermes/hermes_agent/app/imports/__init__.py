@@ -1,0 +1,1 @@
+"""The import of a home of another program: upstream's, or OpenClaw's."""

@@ -1,0 +1,1 @@
+"""Homes made by the published program in several versions."""
