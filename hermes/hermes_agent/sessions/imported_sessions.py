@@ -1,4 +1,4 @@
-"""Sessions that come from another program: they are written whole, with their own times, and removed again.
+"""Sessions of another program: they are written whole, with their own times, and removed again.
 
 A session is identified by the digest of its messages. A session with the same messages is not written twice, and
 one that was continued here is neither replaced nor removed.
@@ -136,7 +136,7 @@ def _compactions(db: Database, session_id: str) -> int:
 
 
 def add_sessions(db: Database, sessions: Iterable[ImportedSession]) -> None:
-    """Write sessions in one transaction; one that is here with the beginning of its messages gets the others."""
+    """Write sessions in one transaction; a session with the beginning of its messages here gets the rest."""
     with db.write(durable=True) as connection:
         for session in sessions:
             _add_session(connection, session)
@@ -180,7 +180,7 @@ class Removal(NamedTuple):
 
 
 def remove_sessions(db: Database, removals: Iterable[Removal]) -> list[str]:
-    """Remove imported sessions, or the messages that an import added; return the ids of those that changed since."""
+    """Remove imported sessions, or the added messages; return the ids of sessions that changed since."""
     kept = []
     for removal in removals:
         stored = stored_messages(db, removal.session_id)

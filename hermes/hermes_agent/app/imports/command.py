@@ -45,6 +45,11 @@ def _import_upstream(args: Args) -> int:
     return _run("upstream", args)
 
 
+@import_command.action("openclaw", "copy the home of OpenClaw", _path("openclaw"), DRY_RUN, OVERWRITE, ALL, JSON)
+def _import_openclaw(args: Args) -> int:
+    return _run("openclaw", args)
+
+
 def _run(program: str, args: Args) -> int:
     from hermes_agent.app.imports.importer import ImportOptions, run_import
     from hermes_agent.config import hermes_home

@@ -1,4 +1,4 @@
-"""The comparison of a source's content with a home here; what is new is staged, and all of it is reported."""
+"""The comparison of a source with a home here; what is new is staged, and everything is reported."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Comparison:
             self._note(entry.kind, entry.name, "replaced" if present else "new", entry.source, "", len(kept), digest)
 
     def _can_copy(self, entry: FileEntry, found: SourceFile) -> bool:
-        """Return whether a file can be copied; a relative link out of the entry would lead elsewhere here."""
+        """Return whether a file can be copied; a relative link out of the entry has another target here."""
         if found.problem:
             return False
         if found.kind == "link":

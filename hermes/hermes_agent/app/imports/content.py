@@ -98,7 +98,7 @@ class HomeContent:
 
 
 def leave_rest(tree: SourceTree, content: HomeContent) -> None:
-    """Name what no reader took: whole entries of the home, and single files of entries that are imported in part."""
+    """Name what no reader took: entries of the home, or single files of an entry that is imported in part."""
     rest: dict[str, int] = {}
     whole: dict[str, bool] = {}
     for found in tree.untaken():

@@ -1,4 +1,4 @@
-"""The import of a home: read, compare, stage, commit. The source is read alone, and hashed before and after."""
+"""The import of a home: read, compare, stage, commit. The source is hashed before and after."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from hermes_agent.app.imports.comparison import Comparison
 from hermes_agent.app.imports.content import HomeContent, ImportItem, ImportReport
 from hermes_agent.app.imports.journal import FOLDER, ImportJournal, list_journals
+from hermes_agent.app.imports.openclaw_home import read_openclaw
 from hermes_agent.app.imports.source_tree import Progress, SourceTree, ignore_progress
 from hermes_agent.app.imports.steps import commit, undo
 from hermes_agent.app.imports.upstream_home import read_upstream
@@ -22,7 +23,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.service.daemon_state import HomeLock
 
 Reader = Callable[[SourceTree, Path], list[HomeContent]]
-READERS: dict[str, Reader] = {"upstream": read_upstream}
+READERS: dict[str, Reader] = {"upstream": read_upstream, "openclaw": read_openclaw}
 """The reader of each program's home."""
 _SPARE = 64 << 20
 """Bytes that stay free on the disk."""
@@ -186,7 +187,7 @@ def _notes(report: ImportReport, source: Path) -> list[str]:
 
 
 def _running(source: Path) -> int | None:
-    """Return the process that upstream's `gateway.pid` names, if there is one."""
+    """Return the process that upstream's pid file names, if there is one."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         text = (source / "gateway.pid").read_text(encoding="utf-8")
         pid = int("".join(char if char.isdigit() else " " for char in text).split()[0])

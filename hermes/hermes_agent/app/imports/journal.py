@@ -1,4 +1,4 @@
-"""The journal of an import, in `HOME/imports/ID`: what is to be done, how far it is, and how it is undone.
+"""The journal of an import, in `HOME/imports/ID`: its steps, and how far it is.
 
 Everything is staged in that folder first. From the state `committing` on, an interrupted import is continued by the
 next `hermes import` command; from `undoing` on, an interrupted undo is. Each step may be repeated.
@@ -151,13 +151,13 @@ def _move(source: Path, target: Path) -> None:
     except OSError as exc:
         if exc.errno != errno.EXDEV:
             raise
-        beside = target.with_name(f".{target.name}.import")
-        remove_place(beside)
+        fresh = target.with_name(f".{target.name}.import")
+        remove_place(fresh)
         if source.is_dir() and not source.is_symlink():
-            shutil.copytree(source, beside, symlinks=True)
+            shutil.copytree(source, fresh, symlinks=True)
         else:
-            shutil.copy2(source, beside, follow_symlinks=False)
-        beside.rename(target)
+            shutil.copy2(source, fresh, follow_symlinks=False)
+        fresh.rename(target)
         remove_place(source)
 
 

@@ -1,4 +1,4 @@
-"""Settings and variables of another program: which of them are written here, and what became of each of them.
+"""Settings and variables of another program: which are written here, and what became of each.
 
 The changed files are written to a folder of the import first. Each key is one item of the report.
 """

@@ -1,6 +1,6 @@
 """The files of a home that is imported: what there is, with size and hash. Nothing in it is written.
 
-Files are opened to be read and nothing else; SQLite works on copies, so that no `-wal` or `-shm` appears beside them.
+Files are opened to be read and nothing else; SQLite works on copies, so that no `-wal` or `-shm` appears next to them.
 Links are recorded and not followed, except where a reader asks for the content of a config file behind one.
 """
 

@@ -231,7 +231,7 @@ def _undo_settings(journal: ImportJournal, step: Step) -> list[str]:
 
 
 def _restore(path: Path, hashes: list[str], old: Path) -> bool:
-    """Put the previous file back if the present one is as the import left it; return whether nothing is left to do."""
+    """Put the previous file back if the present one is as the import left it; return whether it is done."""
     with hold_lock(path):
         present = hash_place(path)
         if present == hashes[0]:

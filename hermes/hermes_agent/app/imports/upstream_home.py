@@ -78,6 +78,33 @@ def read_upstream(tree: SourceTree, work: Path) -> list[HomeContent]:
     return homes
 
 
+def read_text_file(tree: SourceTree, path: str, content: HomeContent) -> tuple[str, str] | None:
+    """Return path and text of a file; None if it is missing, or cannot be read, which is recorded."""
+    if path not in tree.files:
+        return None
+    tree.take(path)
+    data = tree.read_bytes(path)
+    if data is None:
+        content.leave("file", path, tree.files[path].problem or "it cannot be read", path)
+        return None
+    try:
+        return path, data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        content.leave("file", path, f"byte {exc.start} is no UTF-8: save the file as UTF-8", path)
+        return None
+
+
+def read_variables(tree: SourceTree, path: str, content: HomeContent) -> None:
+    """Read the variables of a `.env` file."""
+    if (found := read_text_file(tree, path, content)) is None:
+        return
+    parsed = parse_env(found[1], path)
+    for finding in parsed.findings:
+        if finding.level == "error":
+            content.leave("variable", f"{path}:{finding.line}", finding.message, path)
+    content.env.append(Setting(dict(parsed.values), path))
+
+
 class _UpstreamHome:
     """One home below `place`."""
 
@@ -93,7 +120,7 @@ class _UpstreamHome:
         content = self.content = HomeContent(profile)
         self._leave_known()
         self._read_config()
-        self._read_variables()
+        read_variables(self._tree, f"{self._start}{ENV_FILE}", content)
         self._read_logins()
         self._read_notes()
         self._read_folders()
@@ -117,20 +144,7 @@ class _UpstreamHome:
                 self.content.leave("file", path, reason, path, len(found))
 
     def _text(self, name: str) -> tuple[str, str] | None:
-        """Return path and text of a file; None if it is missing, or cannot be read, which is recorded."""
-        path = f"{self._start}{name}"
-        if path not in self._tree.files:
-            return None
-        self._tree.take(path)
-        data = self._tree.read_bytes(path)
-        if data is None:
-            self.content.leave("file", path, self._tree.files[path].problem or "it cannot be read", path)
-            return None
-        try:
-            return path, data.decode("utf-8-sig")
-        except UnicodeDecodeError as exc:
-            self.content.leave("file", path, f"byte {exc.start} is no UTF-8: save the file as UTF-8", path)
-            return None
+        return read_text_file(self._tree, f"{self._start}{name}", self.content)
 
     def _read_config(self) -> None:
         if (found := self._text("config.yaml")) is None:
@@ -140,16 +154,6 @@ class _UpstreamHome:
         for finding in document.findings:
             self.content.leave("config", finding.key_path or path, finding.message, path)
         self.content.config.append(Setting(document.value, path))
-
-    def _read_variables(self) -> None:
-        if (found := self._text(ENV_FILE)) is None:
-            return
-        path, text = found
-        parsed = parse_env(text, path)
-        for finding in parsed.findings:
-            if finding.level == "error":
-                self.content.leave("variable", f"{path}:{finding.line}", finding.message, path)
-        self.content.env.append(Setting(dict(parsed.values), path))
 
     def _read_logins(self) -> None:
         path = f"{self._start}auth.json"
@@ -202,7 +206,7 @@ class _UpstreamHome:
     def _add_parts(self, kind: str, folder: str, mark: str) -> None:
         """Add each folder that has the file `mark`; of a folder of such folders, each of them.
 
-        Other files are added one by one; those whose name begins with a dot are upstream's own notes.
+        Other files are added one by one. Those with a dot at the beginning are upstream's own notes.
         """
         for name in self._tree.names(f"{self._start}{folder}"):
             place = f"{folder}/{name}"

@@ -1,4 +1,4 @@
-"""Sessions in upstream's home: `state.db` of any version, and the transcripts of `sessions/` that are not in it.
+"""Sessions in upstream's home: `state.db` of any version, and transcripts of `sessions/`.
 
 Only columns that the file has are read, since each version of upstream adds some. Source: plugin contract §12.1.
 """
@@ -38,7 +38,7 @@ _UNKNOWN_TABLE = "this program does not know the table"
 
 
 def copy_database(tree: SourceTree, path: str, folder: Path) -> Path | None:
-    """Copy a database with its log into a folder, so that SQLite changes the copy only; None if there is none."""
+    """Copy a database with its log into a folder, for SQLite to open; return None if there is none."""
     if tree.read_bytes(path) is None:
         return None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -241,7 +241,7 @@ def _columns(db: sqlite3.Connection, table: str) -> frozenset[str]:
 
 
 def _delegating_session(row: Mapping[str, Any]) -> str:
-    """Return the session that delegated a task to this one; compressions and branches are sessions of their own."""
+    """Return the session that delegated a task to this one; a compression or branch is no task."""
     try:
         settings = json.loads(row.get("model_config") or "{}")
     except ValueError:

@@ -1,0 +1,299 @@
+"""OpenClaw's home: which file is what.
+
+A file is imported, or named with the reason why not. `docs/operator/import.md` has the list for operators.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.app.imports.content import FileEntry, HomeContent, JobEntry, PairedUser, leave_rest
+from hermes_agent.app.imports.openclaw_config import PROVIDERS, OpenClawConfig, parse_json5
+from hermes_agent.app.imports.openclaw_sessions import OpenClawSessions
+from hermes_agent.app.imports.source_tree import SourceTree
+from hermes_agent.app.imports.upstream_home import read_variables
+from hermes_agent.app.imports.upstream_sessions import copy_database
+from hermes_agent.core.errors import UserError
+from hermes_agent.credentials.logins import API_KEY, Login
+from hermes_agent.cron.schedule import local_zone
+from hermes_agent.memory.notes import Notes
+from hermes_agent.sessions.imported_sessions import ImportedSession
+
+SIGNS = ("openclaw.json", "agents", "workspace", "credentials")
+"""Entries of which a home of OpenClaw has at least one."""
+_NOTES = {"MEMORY.md": "memory", "memory.md": "memory", "USER.md": "user"}
+_AGAIN = "sign in again: a copied login ends with its renewal"
+_LINKED = "a linked device or a login of a channel: set the channel up again"
+_LEFT = {
+    **dict.fromkeys(("extensions", "plugins", "npm"), "plugins of OpenClaw are JavaScript programs"),
+    **dict.fromkeys(("logs", "media", "tmp", "browser", "canvas", "completions"), "logs, caches and files in transit"),
+    **dict.fromkeys(("devices", "identity", "nodes", "push"), "devices of OpenClaw's own protocol"),
+    **dict.fromkeys(("memory", "cron/runs", "cron/jobs-state.json"), "an index or a history, which is built again"),
+    **dict.fromkeys(("delivery-queue", "subagents", "tasks", "flows", "telegram"), "the state of a running process"),
+    **dict.fromkeys(("sandboxes", "sandbox"), "containers of the other program"),
+    **dict.fromkeys(("exec-approvals.json", "secrets.json"), "what may run, and other secrets, are decided here again"),
+    **dict.fromkeys(("update-check.json", "backups", "gateway.lock"), "the state of the other program"),
+}
+
+
+def read_openclaw(tree: SourceTree, work: Path) -> list[HomeContent]:
+    """Return the content of a home of OpenClaw.
+
+    Args:
+        work: folder for copies of databases.
+
+    Raises:
+        UserError: it is no home of OpenClaw.
+    """
+    if not set(SIGNS) & set(tree.names("")):
+        raise UserError(
+            f"{tree.root} is no home of OpenClaw: it has none of {', '.join(SIGNS)}",
+            hint="Name the folder that OpenClaw uses, usually ~/.openclaw.",
+        )
+    content = _OpenClawHome(tree, work).read()
+    leave_rest(tree, content)
+    return [content]
+
+
+class _OpenClawHome:
+    def __init__(self, tree: SourceTree, work: Path) -> None:
+        self._tree = tree
+        self._work = work
+        self.content = HomeContent()
+
+    def read(self) -> HomeContent:
+        """Return the content."""
+        for name, reason in _LEFT.items():
+            self._leave(name, reason)
+        for name in self._tree.names(""):
+            if name.startswith(("openclaw.json.", "clawdbot.json.")):
+                self._leave(name, "an older copy of the config")
+        self._read_config()
+        read_variables(self._tree, ".env", self.content)
+        self._read_workspaces()
+        for name in self._tree.names("skills"):
+            self._add("skill", f"skills/{name}", f"skills/{name}")
+        self._read_users()
+        self._read_agents()
+        self._read_jobs()
+        return self.content
+
+    def _leave(self, path: str, reason: str) -> None:
+        if found := self._tree.below(path):
+            self._tree.take(path)
+            self.content.leave("file", path, reason, path, len(found))
+
+    def _add(self, kind: str, source: str, target: str) -> None:
+        self._tree.take(source)
+        for found in self._tree.below(source):
+            if found.problem:
+                self.content.leave("file", found.path, found.problem, found.path)
+        if any(not found.problem for found in self._tree.below(source)):
+            self.content.files.append(FileEntry(kind, source, target))
+
+    def _value(self, path: str, kind: str) -> Any:
+        """Return the value of a JSON file; None if it is missing, or invalid, which is recorded."""
+        if path not in self._tree.files:
+            return None
+        self._tree.take(path)
+        try:
+            return json.loads((self._tree.read_bytes(path) or b"").decode("utf-8-sig"))
+        except ValueError as exc:
+            self.content.leave(kind, path, f"it is no JSON: {exc}", path)
+            return None
+
+    def _read_config(self) -> None:
+        path = "openclaw.json"
+        if path not in self._tree.files:
+            return
+        self._tree.take(path)
+        try:
+            values = parse_json5((self._tree.read_bytes(path) or b"").decode("utf-8-sig"))
+        except ValueError as exc:
+            self.content.leave("config", path, f"it cannot be read: {exc}", path)
+            return
+        defaults = values.get("agents", {})
+        place = defaults.get("defaults", {}).get("workspace") if isinstance(defaults, dict) else None
+        if isinstance(place, str) and not Path(place).expanduser().resolve().is_relative_to(self._tree.root):
+            self.content.leave(
+                "workspace", place, "it is outside of the home: copy what you need into `workspace/` of this home", path
+            )
+        OpenClawConfig(values, path, self.content).convert()
+
+    def _read_workspaces(self) -> None:
+        for place in self._tree.names(""):
+            if place != "workspace" and not place.startswith("workspace-"):
+                continue
+            if place not in self._tree.files:
+                self._read_workspace(place)
+
+    def _read_workspace(self, place: str) -> None:
+        """Read a workspace: notes and persona of the main one, skills of each, all other files as they are."""
+        is_main = place == "workspace"
+        notes = Notes(self._tree.root / place, {})
+        for name in self._tree.names(place):
+            source = f"{place}/{name}"
+            if name == "skills":
+                for skill in self._tree.names(source):
+                    self._add("skill", f"{source}/{skill}", f"skills/{skill}")
+                continue
+            if is_main and name in _NOTES and self._tree.read_bytes(source) is not None:
+                entries = tuple(notes.entries(_NOTES[name])) if name != "memory.md" else ()
+                target = "MEMORY.md" if name == "memory.md" else name
+                self.content.files.append(FileEntry("notes", source, f"memories/{target}", entries))
+            elif is_main and name == "SOUL.md":
+                self.content.files.append(FileEntry("persona", source, name))
+            self._add("workspace", source, source if is_main else f"workspace/{place}/{name}")
+
+    def _read_users(self) -> None:
+        """Read the approved users of channels."""
+        ending = "-allowFrom.json"
+        for name in self._tree.names("credentials"):
+            path = f"credentials/{name}"
+            if name.endswith("-pairing.json"):
+                self._leave(path, "codes of pairings, which end within an hour")
+            elif not name.endswith(ending):
+                self._leave(path, _LINKED)
+            else:
+                value = self._value(path, "pairing")
+                platform = name.removesuffix(ending).split("-")[0]
+                users = value.get("allowFrom") if isinstance(value, dict) else ()
+                for user in users if isinstance(users, list) else ():
+                    if str(user) == "*":
+                        self.content.leave("paired user", f"{platform}: *", "it lets everyone in: decide it here", path)
+                    else:
+                        user_id = str(user).removeprefix(f"{platform}:")
+                        self.content.users.append(PairedUser(platform, user_id, "", 0.0, path))
+
+    def _read_agents(self) -> None:
+        sessions = []
+        for agent in self._tree.names("agents"):
+            place = f"agents/{agent}"
+            database = f"{place}/agent/openclaw-agent.sqlite"
+            copy = copy_database(self._tree, database, self._work / agent)
+            for suffix in ("", "-wal", "-shm", "-journal") if copy is not None else ():
+                self._tree.take(f"{database}{suffix}")
+            if copy is not None:
+                self._read_stored_logins(copy, database, agent)
+            self._read_logins(self._value(f"{place}/agent/auth-profiles.json", "login"), place, agent)
+            for name in self._tree.names(f"{place}/agent"):
+                if f"{place}/agent/{name}" not in (database, f"{place}/agent/auth-profiles.json"):
+                    self._leave_once(f"{place}/agent/{name}")
+            for name in self._tree.names(f"{place}/sessions"):
+                self._tree.take(f"{place}/sessions/{name}")
+            sessions.append(OpenClawSessions(self._tree, place, copy, self.content))
+
+        def all_sessions() -> Iterator[tuple[ImportedSession, str]]:
+            for one in sessions:
+                yield from one
+
+        self.content.sessions = all_sessions
+
+    def _leave_once(self, path: str) -> None:
+        if not self._tree.is_taken(path):
+            self._leave(path, "the state of an agent of the other program")
+
+    def _read_stored_logins(self, copy: Path, path: str, agent: str) -> None:
+        with contextlib.suppress(sqlite3.Error, ValueError), contextlib.closing(sqlite3.connect(copy)) as db:
+            for (text,) in db.execute("SELECT store_json FROM auth_profile_store"):
+                self._read_logins(json.loads(text), path, agent)
+
+    def _read_logins(self, value: Any, source: str, agent: str) -> None:
+        profiles = value.get("profiles") if isinstance(value, dict) else None
+        path = source if source in self._tree.files else f"{source}/agent/auth-profiles.json"
+        for name, entry in profiles.items() if isinstance(profiles, dict) else ():
+            if not isinstance(entry, dict):
+                continue
+            provider = str(entry.get("provider") or name.split(":")[0])
+            key = entry.get("key")
+            if isinstance(key, str) and key:
+                label = name.split(":", 1)[-1] if agent == "main" else f"{agent}-{name.split(':', 1)[-1]}"
+                login = Login(PROVIDERS.get(provider, provider), label, API_KEY, key)
+                self.content.logins.append((login, path))
+            else:
+                self.content.leave("login", name, _AGAIN, path)
+
+    def _read_jobs(self) -> None:
+        path = "cron/jobs.json"
+        value = self._value(path, "job")
+        jobs = value.get("jobs") if isinstance(value, dict) else value
+        for job in jobs if isinstance(jobs, list) else ():
+            self._add_job(job, path)
+        database = "state/openclaw.sqlite"
+        copy = copy_database(self._tree, database, self._work / "state")
+        if copy is None:
+            return
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            self._tree.take(f"{database}{suffix}")
+        self.content.leave("database", database, "devices, registries and states of the other program", database)
+        known = {str(job.fields.get("id")) for job in self.content.jobs}
+        try:
+            with contextlib.closing(sqlite3.connect(copy)) as db:
+                db.row_factory = sqlite3.Row
+                for row in db.execute("SELECT * FROM cron_jobs").fetchall():
+                    if str(row["job_id"]) not in known:
+                        self._add_job(_stored_job(dict(row)), database)
+        except (sqlite3.Error, IndexError) as exc:
+            if "no such table" not in str(exc):
+                self.content.leave("job", database, f"its jobs cannot be read: {exc}", database)
+
+    def _add_job(self, job: Any, path: str) -> None:
+        """Add a job in upstream's form."""
+        if not isinstance(job, dict):
+            self.content.leave("job", str(job)[:40], "it is no mapping", path)
+            return
+        payload, schedule, delivery = (_mapping(job.get(key)) for key in ("payload", "schedule", "delivery"))
+        name = str(job.get("name") or job.get("id") or "?")
+        prompt = payload.get("message") or payload.get("text")
+        if not prompt:
+            self.content.leave("job", name, f"it runs no model: {payload.get('kind') or 'no payload'}", path)
+            return
+        fields: dict[str, Any] = {"id": str(job.get("id") or job.get("jobId") or ""), "name": name, "prompt": prompt}
+        match schedule.get("kind"):
+            case "cron":
+                fields["schedule"] = {"kind": "cron", "expr": schedule.get("expr")}
+            case "every":
+                fields["schedule"] = {"kind": "interval", "minutes": int(schedule.get("everyMs") or 0) // 60_000}
+            case _:
+                fields["schedule"] = {"kind": "once", "run_at": schedule.get("at")}
+        fields["enabled"] = job.get("enabled") is not False
+        zone = schedule.get("tz")
+        if zone and str(local_zone()) != zone:
+            fields["enabled"] = False
+            reason = f"it is paused here: its times are those of {zone}; `hermes cron edit` sets them, then resume it"
+            self.content.leave("job", f"{name}: time zone", reason, path)
+        channel, to = delivery.get("channel"), delivery.get("to")
+        if delivery.get("mode") != "webhook" and channel and channel != "last" and to:
+            chat = str(to).removeprefix(f"{channel}:").removeprefix("group:").removeprefix("channel:")
+            fields["deliver"] = f"{channel}:{chat.replace(':topic:', ':')}"
+        elif delivery and delivery.get("mode") != "none":
+            reason = "the answer is stored here only: `hermes cron edit --deliver` names a chat"
+            self.content.leave("job", f"{name}: delivery", reason, path)
+        self.content.jobs.append(JobEntry(fields, path))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _stored_job(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of `cron_jobs` in the form of `jobs.json`."""
+    return {
+        "id": row["job_id"],
+        "name": row["name"],
+        "enabled": bool(row["enabled"]),
+        "schedule": {
+            "kind": row["schedule_kind"],
+            "expr": row["schedule_expr"],
+            "tz": row["schedule_tz"],
+            "everyMs": row["every_ms"],
+            "at": row["at"],
+        },
+        "payload": {"kind": row["payload_kind"], "message": row["payload_message"]},
+        "delivery": {"mode": row["delivery_mode"], "channel": row["delivery_channel"], "to": row["delivery_to"]},
+    }
