@@ -163,6 +163,7 @@ class Agent(ConversationServices):
             cwd=conversation.cwd,
             memory=memory,
             instructions=instructions,
+            personality="" if conversation.parent else self.personality(conversation.session_id),
             session={
                 "session_id": conversation.session_id,
                 "model": conversation.model,

@@ -1,16 +1,19 @@
 """Command lines of a conversation: what a line that begins with `/` means, and how its command runs.
 
-A name is looked up among the commands of the agent and of plugins, then among the skills. In the console the beginning
+A name is looked up among the commands of the agent and of plugins, then among quick commands, bundles, prompts and
+skills. In the console the beginning
 of a name is enough if only one name begins so. Source: plugin contract §7.2, §7.3.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hermes_agent.agent.injected_messages import InjectedMessages
-from hermes_agent.commands import CommandTable, parse_command, run_command
+from hermes_agent.agent.quick_commands import QuickCommands
+from hermes_agent.commands import CommandTable, HelpRow, parse_command, run_command
 from hermes_agent.contracts.command import SlashCommand, Where
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.secrecy import MASK
@@ -67,9 +70,18 @@ class CommandRouter:
     bridge: Bridge
     injected: InjectedMessages
     hooks: HookBus
+    quick: QuickCommands
     cwd: Path
     approval_timeout_s: float
     approvals_off: bool = False
+
+    def rows(self, where: Where, platform: str) -> list[HelpRow]:
+        """Return the rows of quick commands, bundles, prompts and skills for help and completion; in a worker."""
+        rows = [] if where == "socket" else self.quick.rows()
+        found = self.skills.offered(platform)
+        rows += [HelpRow(name, self.skills.hint(skill), skill.document.description) for name, skill in found.items()]
+        known = {row.name: row for row in reversed(rows)}
+        return [row for name, row in known.items() if self.commands.find(name, where) is None]
 
     async def resolve(
         self, line: str, *, where: Where, session_id: str, platform: str, prefixes: bool = False
@@ -87,6 +99,8 @@ class CommandRouter:
         command = self.commands.find(name, where)
         if command is not None:
             return CommandCall(command, arguments, name)
+        if self.quick.find(name) is not None and where != "socket":  # members of a group run no shell of the operator
+            return await self._quick(name, arguments, where=where, session_id=session_id, platform=platform)
 
         def message(chosen: str) -> str | None:
             return self.skills.message(chosen, arguments, session_id=session_id, platform=platform)
@@ -94,7 +108,10 @@ class CommandRouter:
         text = await self.bridge.run(message, name)
         if text is None and prefixes:
             slugs = await self.bridge.run(self.skills.offered, platform)
-            longer = self.commands.find_by_prefix(name, where, slugs)
+            others = (*slugs, *(row.name for row in self.quick.rows()))
+            longer = self.commands.find_by_prefix(name, where, others)
+            if longer is not None and self.quick.find(longer) is not None and where != "socket":
+                return await self._quick(longer, arguments, where=where, session_id=session_id, platform=platform)
             command = None if longer is None else self.commands.find(longer, where)
             if command is not None:
                 return CommandCall(command, arguments, name)
@@ -108,6 +125,20 @@ class CommandRouter:
         return UnknownCommand(
             MASK if shown is None else shown[0], tuple(each.name for each in self.commands.commands(where))
         )
+
+    async def _quick(
+        self, name: str, arguments: str, *, where: Where, session_id: str, platform: str
+    ) -> CommandCall | RunSkill | UnknownCommand | None:
+        """Return the meaning of a quick command; an alias of an alias is unknown."""
+        target = self.quick.alias_target(name)
+        if not target:
+            command = SlashCommand(name, partial(self.quick.answer, name), during_turn=True)
+            return CommandCall(command, arguments, name)
+        parsed = parse_command(target)
+        if parsed is None or (self.quick.find(parsed[0]) is not None and self.quick.alias_target(parsed[0])):
+            return UnknownCommand(name, tuple(each.name for each in self.commands.commands(where)))
+        line = f"{target} {arguments}".strip()
+        return await self.resolve(line, where=where, session_id=session_id, platform=platform)
 
     def scope(self, session_id: str, platform: str, approver: Approver, *, principal: str = LOCAL) -> CallScope:
         """Return the scope of a command that runs outside a turn; messages that it injects wait for one.

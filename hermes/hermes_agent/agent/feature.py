@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.agent import session_commands
+from hermes_agent.agent import personalities, session_commands
 from hermes_agent.agent.agent import Agent
 from hermes_agent.agent.command_router import CommandRouter
 from hermes_agent.agent.context_engines import ContextEngines, SelectedEngine
 from hermes_agent.agent.context_references import ContextReferences
 from hermes_agent.agent.injected_messages import InjectedMessages
+from hermes_agent.agent.quick_commands import QuickCommands
 from hermes_agent.agent.session_lifecycle import TitleWriter
 from hermes_agent.agent.settings import AgentSettings, ChooseModel, CompressionSettings
 from hermes_agent.agent.subagents import DelegationSettings, Subagents
@@ -82,6 +83,7 @@ def register(ctx: Registrar, deps: AgentDeps) -> AgentParts:
     """Register the session commands and return the agent."""
     search = ToolSearch(deps.tools, SearchSettings.of(deps.config.get))
     search.register_tools(ctx)
+    chosen = personalities.Personalities(deps.get)
     agent = Agent(
         settings=deps.agent_settings,
         choose_model=deps.choose_model,
@@ -115,6 +117,7 @@ def register(ctx: Registrar, deps: AgentDeps) -> AgentParts:
         provenance=deps.provenance,
         discovered=deps.mcp.wait_discovered,
         references=deps.references,
+        personality=chosen.section,
     )
     router = CommandRouter(
         deps.commands,
@@ -122,11 +125,12 @@ def register(ctx: Registrar, deps: AgentDeps) -> AgentParts:
         deps.bridge,
         deps.injected,
         deps.hooks,
+        QuickCommands(deps.values, deps.agent_settings.cwd),
         cwd=deps.agent_settings.cwd,
         approval_timeout_s=deps.agent_settings.approval_timeout_s,
         approvals_off=deps.agent_settings.approvals_off,
     )
-    session_commands.register(ctx, agent, deps.ledger, deps.undo_turn)
+    session_commands.register(ctx, agent, deps.ledger, deps.undo_turn, chosen)
     return AgentParts(agent, router, agent.subagents)
 
 

@@ -126,6 +126,10 @@ class _CachedDefinitions(NamedTuple):
     made_at: float = 0.0
 
 
+def _no_personality(session_id: str) -> str:
+    return ""
+
+
 @dataclass(kw_only=True, eq=False)
 class ConversationServices:
     """What conversations, turns and subagents get from their agent. One object serves the process."""
@@ -154,6 +158,9 @@ class ConversationServices:
     """Expands `@prefix:value` in messages of the user."""
     discovered: Callable[[], Awaitable[None]] | None = None
     """Waits shortly for tools that MCP servers bring, before a turn lists its tools."""
+
+    personality: Callable[[str], str] = _no_personality
+    """Returns the section of the prompt about how the agent speaks in a session."""
 
     def __post_init__(self) -> None:
         self.visits = SessionLifecycle(self.hooks, self.bridge)

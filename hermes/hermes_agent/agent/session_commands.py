@@ -1,4 +1,4 @@
-"""Handlers of `/resume` and `/title`, and the commands `/compress`, `/context`, `/undo` and `/usage`."""
+"""Handlers of `/resume` and `/title`, and the commands of a session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hermes_agent.agent import personalities
 from hermes_agent.agent.agent import Agent
+from hermes_agent.agent.personalities import Personalities
 from hermes_agent.agent.session_lifecycle import BOUNDARY
 from hermes_agent.contracts.command import Confirmation, SlashCommand
 from hermes_agent.contracts.tool import Registrar
@@ -64,7 +66,9 @@ async def set_title(agent: Agent, session_id: str, text: str) -> str:
 NOT_IN_SUBAGENT = "There is no conversation here."
 
 
-def register(ctx: Registrar, agent: Agent, ledger: UsageLedger, put_back: Callable[[str], str]) -> None:
+def register(
+    ctx: Registrar, agent: Agent, ledger: UsageLedger, put_back: Callable[[str], str], known: Personalities
+) -> None:
     """Register the commands. `put_back`: restores what a turn changed, and returns what that was, or ""."""
     for command in (
         SlashCommand(
@@ -82,6 +86,16 @@ def register(ctx: Registrar, agent: Agent, ledger: UsageLedger, put_back: Callab
             "Forget the last question, and put back what it changed",
             during_turn=False,
             confirm=Confirmation("Forget the last question?", "Its answer, too; what it changed in files is put back."),
+        ),
+        SlashCommand(
+            "personality",
+            partial(personalities.answer, agent, known),
+            "Show the personalities, or choose one for this session",
+            "[NAME|none]",
+            during_turn=False,
+            argument_mode="options",
+            values="personalities",
+            starts_session=True,
         ),
         SlashCommand("usage", partial(_usage, ledger), "Show tokens, cost and time of this session"),
     ):

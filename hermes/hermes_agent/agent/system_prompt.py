@@ -270,6 +270,7 @@ def compose_system_prompt(
     memory: str = "",
     plugin_sections: str = "",
     instructions: str = "",
+    personality: str = "",
 ) -> str:
     """Return the prompt of a new session.
 
@@ -282,6 +283,7 @@ def compose_system_prompt(
         memory: the section of the memory.
         plugin_sections: the sections of plugins.
         instructions: additions of the caller, such as the system message of an HTTP request.
+        personality: the section about how the agent speaks.
     """
     parts = [
         f"{identity or _IDENTITY}\n{_CONDUCT}",
@@ -292,6 +294,7 @@ def compose_system_prompt(
         memory,
         plugin_sections,
         instructions,
+        personality,
     ]
     return "\n\n".join(p for p in parts if p)
 
@@ -338,6 +341,7 @@ class SystemPromptBuilder:
         cwd: Path,
         memory: str = "",
         instructions: str = "",
+        personality: str = "",
         session: Mapping[str, str] | None = None,
         take: ReadFilter | None = None,
     ) -> SystemPrompt:
@@ -345,6 +349,7 @@ class SystemPromptBuilder:
 
         Args:
             shown: names of the tools that the model is shown.
+            personality: the section about how the agent speaks.
             session: facts about the session for the sections of plugins; None leaves them out.
             take: masks and tracks the text of a file of the project.
         """
@@ -365,6 +370,7 @@ class SystemPromptBuilder:
             memory=memory,
             plugin_sections="" if self.plugin_sections is None or session is None else self.plugin_sections(session),
             instructions=instructions,
+            personality=personality,
         )
         return SystemPrompt(text, notices)
 

@@ -27,6 +27,7 @@ Plugins bring commands of their own: `hermes PLUGIN-COMMAND --help`. Those that 
 MODULES = {
     "auth": "cli.model:add_auth",
     "chat": "cli.chat:add_chat",
+    "commands": "cli.commands:add_commands",
     "completion": "cli.completion:add_completion",
     "config": "cli.config:add_config",
     "cron": "cli.features:add_cron",
@@ -42,6 +43,7 @@ MODULES = {
     "pairing": "cli.gateway:add_pairing",
     "plugins": "plugins:add",
     "profile": "cli.home:add_profile",
+    "proposals": "cli.proposals:add_proposals",
     "rollback": "cli.sessions:add_rollback",
     "self": "program.commands:add_self",
     "send": "cli.gateway:add_send",

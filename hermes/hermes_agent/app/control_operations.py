@@ -18,7 +18,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.command_router import CommandRouter, RunSkill, UnknownCommand
-from hermes_agent.commands import HelpRow, help_text, parse_command
+from hermes_agent.commands import help_text, parse_command
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.core.log_context import log_context
@@ -108,10 +108,7 @@ class MemberCommands:
         """Return the commands of members with their descriptions; in a worker."""
         rows = self._table.help_rows("socket")
         names = {row.name for row in rows}
-        skills = self._slash.skills.offered(PLATFORM)
-        rows += [
-            HelpRow(n, "[what to do]", skill.document.description) for n, skill in skills.items() if n not in names
-        ]
+        rows += [row for row in self._slash.rows("socket", PLATFORM) if row.name not in names]
         wanted = arguments.strip().removeprefix("/").lower()
         if wanted not in ("", "all"):
             found = self._table.find(wanted, "socket")

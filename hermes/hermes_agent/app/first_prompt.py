@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes_agent.config import Config
+from hermes_agent.console import skins
 from hermes_agent.console.screen import Screen, pick_screen
-from hermes_agent.console.styled import Theme, line, printable, theme_name
+from hermes_agent.console.styled import Theme, line, printable
 
 if TYPE_CHECKING:
     from hermes_agent.commands import HelpRow
@@ -90,8 +91,12 @@ def make_screen(config: Config, home: Path, sources: ChatSources, *, reads: bool
             fold_paste=sources.fold_paste,
         )
 
-    name = theme_name(config.get("display.skin"))
-    return pick_screen(name, screen_reader=bool(config.get("display.screen_reader")), make_live=make_live, reads=reads)
+    def make_theme(has_colour: bool) -> Theme:
+        return skins.make_theme(home, config.get("display.skin"), has_colour=has_colour)
+
+    return pick_screen(
+        make_theme, screen_reader=bool(config.get("display.screen_reader")), make_live=make_live, reads=reads
+    )
 
 
 class EarlyInput:

@@ -161,6 +161,10 @@ def _config(where: HomePaths, layers: list[Layer]) -> Config:
     values: dict[str, Any] = {}
     for layer in layers:
         values = merge(values, layer.values)
+    if values.get("custom_providers"):
+        from hermes_agent.config.custom_providers import with_custom_providers  # few configs have the list
+
+        values = with_custom_providers(values)
     config = Config(where.effective, fill_defaults(values), {}, where, tuple(layers))
     return config._replace(raw=layers[0].document.value if len(layers) == 1 else config.written)
 

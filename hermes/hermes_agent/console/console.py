@@ -445,12 +445,7 @@ class Console:
 
     async def load_skills(self) -> None:
         """Read which skills there are, for completion and `/help`."""
-        found = await self.agent.bridge.run(self.slash.skills.offered, PLATFORM)
-        self.skill_rows = [
-            HelpRow(name, "[what to do]", skill.document.description)
-            for name, skill in found.items()
-            if self.slash.commands.find(name, "terminal") is None
-        ]
+        self.skill_rows = await self.agent.bridge.run(self.slash.rows, "terminal", PLATFORM)
 
     def help_rows(self) -> list[HelpRow]:
         """Return the commands and skills, for `/help` and completion."""

@@ -326,18 +326,22 @@ def handled_signals(interrupt: Callable[[], None], leave: Callable[[int], None])
 
 
 def pick_screen(
-    theme_name: str, *, screen_reader: bool, make_live: Callable[[Theme], Screen], reads: bool = True
+    make_theme: Callable[[bool], Theme],
+    *,
+    screen_reader: bool,
+    make_live: Callable[[Theme], Screen],
+    reads: bool = True,
 ) -> Screen:
     """Return the screen for this process's terminal.
 
     Args:
-        theme_name: a name of `THEMES`.
+        make_theme: returns the theme, with or without colours.
         screen_reader: whether the user asked for lines that are only appended.
         make_live: makes the live screen, where the terminal can redraw.
     """
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     can_redraw = os.environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
-    theme = Theme(theme_name, has_colour=can_redraw and not os.environ.get("NO_COLOR"))
+    theme = make_theme(can_redraw and not os.environ.get("NO_COLOR"))
     if reads and is_terminal and can_redraw and not screen_reader:
         return make_live(theme)
     return PlainScreen(sys.stdout, theme, reads=reads)

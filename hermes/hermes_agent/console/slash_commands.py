@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from hermes_agent.agent import Agent
 from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.personalities import known_personalities
 from hermes_agent.agent.session_commands import find_session, set_title
 from hermes_agent.commands import CommandTable, HelpRow
 from hermes_agent.console.dependencies import ConsoleDeps
@@ -15,7 +16,8 @@ from hermes_agent.console.menus import Menu, MenuOption
 from hermes_agent.console.overview import context_lines, cost_text
 from hermes_agent.console.screen import Screen
 from hermes_agent.console.session_export import export_session, export_target
-from hermes_agent.console.styled import THEMES, Line, Piece, Theme, line, printable, width_of, wrap
+from hermes_agent.console.skins import load_skins
+from hermes_agent.console.styled import Line, Piece, Theme, line, printable, width_of, wrap
 from hermes_agent.console.tool_lines import duration
 from hermes_agent.console.transcript_view import TranscriptView
 from hermes_agent.contracts.command import CommandHandler
@@ -327,18 +329,23 @@ class ConsoleCommands:
     # -- views -------------------------------------------------------------------------------------------------
 
     async def _theme(self, arguments: str) -> str:
-        console, name = self._console, arguments.strip().lower()
+        console, name = self._console, arguments.strip()
+        skins = await console.agent.bridge.run(load_skins, console.deps.home)
         if not name:
+            now = console.screen.theme.name
             options = [
-                MenuOption(each, each, details="in use" if each == console.screen.theme.name else "") for each in THEMES
+                MenuOption(each, each, details="in use" if each == now else printable(skin.description))
+                for each, skin in skins.items()
             ]
             chosen = await console.screen.choose(Menu([line("Colour themes", "strong")], options))
             if chosen is None:
                 return f"theme: {console.screen.theme.name}"
             name = chosen.value
-        if name not in THEMES:
-            raise UserError(f"there is no theme {name!r}", hint=f"There are: {', '.join(THEMES)}.")
-        console.screen.set_theme(Theme(name, has_colour=console.screen.theme.may_colour))
+        skin = skins.get(name) or skins.get(name.lower())
+        if skin is None:
+            raise UserError(f"there is no theme {name!r}", hint=f"There are: {', '.join(skins)}.")
+        name = skin.name
+        console.screen.set_theme(Theme(name, has_colour=console.screen.theme.may_colour, looks=skin.looks))
         await console.agent.bridge.run(console.deps.save_setting, "display.skin", name)
         console.view.lines([(Piece("heading", f"theme: {name}"), Piece("code", "  code"), Piece("added", "  added"))])
         return ""
@@ -385,7 +392,10 @@ def argument_values(console: CommandedConsole, commands: CommandTable, name: str
         case "sessions":
             return known_sessions(console)
         case "themes":
-            return [(name, "") for name in THEMES]
+            return [(name, printable(skin.description)) for name, skin in load_skins(console.deps.home).items()]
+        case "personalities":
+            known = known_personalities(console.deps.setting("personalities"))
+            return [(name, printable(each.description)) for name, each in known.items()] + [("none", "")]
         case words:
             return [(word, "") for word in words]
 

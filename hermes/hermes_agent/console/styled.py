@@ -261,31 +261,36 @@ THEMES: Final[Mapping[str, Mapping[str, str]]] = {
 DEFAULT_THEME = "dark"
 
 
-def theme_name(configured: object) -> str:
-    """Return the theme for the setting `display.skin`; an unknown name gives the default."""
-    return str(configured) if configured in THEMES else DEFAULT_THEME
-
-
 _COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _ATTRIBUTES = {"bold": "1", "italic": "3", "underline": "4", "reverse": "7", "strike": "9"}
+_LOOK = re.compile(rf"(?:{'|'.join(_ATTRIBUTES)}|(?:bright-)?(?:{'|'.join(_COLOURS)})|#[0-9a-fA-F]{{6}})?")
 _COLOURLESS = {"bold", "italic", "underline", "reverse", "strike"}
 _PLAIN_THEME = {style: " ".join(word for word in look.split() if word in _COLOURLESS) for style, look in _DARK.items()}
+
+
+def is_look(text: str) -> bool:
+    """Return whether a text is the look of a style: attributes, terminal colours, `#rrggbb`."""
+    return all(_LOOK.fullmatch(word) for word in text.split())
 
 
 class Theme:
     """The looks of one theme.
 
     Args:
-        name: a name of `THEMES`.
+        name: a name of `THEMES`, or that of a skin.
         has_colour: False leaves what is no colour: bold, italic, underlined, reversed.
+        looks: the looks of a skin; None takes those of `THEMES`.
     """
 
-    def __init__(self, name: str = DEFAULT_THEME, *, has_colour: bool = True) -> None:
+    def __init__(
+        self, name: str = DEFAULT_THEME, *, has_colour: bool = True, looks: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         self.may_colour = has_colour
         """Whether another theme may have colours."""
         self.has_colour = has_colour and name != "none"
-        self._looks = THEMES[name] if self.has_colour else _PLAIN_THEME
+        chosen = THEMES[name] if looks is None else looks
+        self._looks = chosen if self.has_colour else _PLAIN_THEME
         self._codes = lru_cache(maxsize=None)(self._find_codes)
 
     def ansi(self, line: Line) -> str:
@@ -308,6 +313,8 @@ class Theme:
 def _code(word: str) -> str:
     if word in _ATTRIBUTES:
         return _ATTRIBUTES[word]
+    if word.startswith("#"):
+        return f"38;2;{int(word[1:3], 16)};{int(word[3:5], 16)};{int(word[5:7], 16)}"
     base, name = (90, word.removeprefix("bright-")) if word.startswith("bright-") else (30, word)
     return str(base + _COLOURS.index(name))
 
@@ -315,7 +322,7 @@ def _code(word: str) -> str:
 def _toolkit_style(look: str) -> str:
     words = []
     for word in look.split():
-        if word in _ATTRIBUTES:
+        if word in _ATTRIBUTES or word.startswith("#"):
             words.append(word)
         else:
             bright, name = word.startswith("bright-"), word.removeprefix("bright-")

@@ -63,7 +63,7 @@ them. `known`: users that the operator allowed individually.
 """
 
 
-ArgumentSource = Literal["models", "sessions", "themes"]
+ArgumentSource = Literal["models", "personalities", "sessions", "themes"]
 """Source of the values that complete an argument."""
 
 
@@ -91,6 +91,7 @@ class SlashCommand:
         confirm: the question before it runs in a chat; None runs it at once.
         argument_mode: how front ends complete arguments: `options`, `text`, `mixed`; None if it has no arguments.
         values: words that complete the argument, or their source.
+        starts_session: whether a chat without a session starts one before it runs.
         is_bound: whether the handler is one of a front end, which runs it.
     """
 
@@ -106,6 +107,7 @@ class SlashCommand:
     argument_mode: str | None = None
     values: tuple[str, ...] | ArgumentSource = ()
     waits_in: frozenset[Where] = frozenset()
+    starts_session: bool = False
     is_bound: bool = False
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.adapters.events import MessageEvent, SessionSource
 from hermes_agent.agent.command_router import CommandCall, RunSkill
 from hermes_agent.agent.session_commands import find_session, set_title
-from hermes_agent.commands import HelpRow
 from hermes_agent.commands.table import MAX_MENU_NAME
 from hermes_agent.contracts.command import CommandHandler, Right, SlashCommand
 from hermes_agent.core.errors import UserError
@@ -25,7 +24,7 @@ from hermes_agent.gateway.access import Admission, may_run_command, principal
 from hermes_agent.gateway.adapter_connection import AdapterConnection
 from hermes_agent.gateway.chat_messages import to_payload
 from hermes_agent.gateway.chat_routes import ChatRoute, ChatRouteStore
-from hermes_agent.gateway.command_confirmation import CommandConfirmations, quick_command, restart, run_quick, set_home
+from hermes_agent.gateway.command_confirmation import CommandConfirmations, restart, run_quick, set_home
 from hermes_agent.gateway.dependencies import CommandInvocation
 from hermes_agent.policy import QUESTION_PREFIX, Choice, NoApprover, Refusal
 
@@ -80,9 +79,9 @@ class ChatCommands:
 
     def alias_target(self, name: str | None) -> str:
         """Return the target of an alias of the operator (`quick_commands`); "" if it is no alias."""
-        entry = None if name is None else self._quick(name)
-        target = str(entry.get("target") or "") if entry is not None and entry.get("type") == "alias" else ""
-        return f"/{target.lstrip('/')}" if target else ""
+        if name is None or self._quick(name) is None:
+            return ""
+        return self._deps.slash.quick.alias_target(name)
 
     def is_allowed_during_turn(self, name: str, key: str) -> bool:
         """Return whether a command runs during a turn of its chat."""
@@ -93,7 +92,7 @@ class ChatCommands:
 
     def _quick(self, name: str) -> Mapping[str, Any] | None:
         """Return the operator's command of that name; built-in commands and those of plugins win."""
-        return None if self.find(name) is not None else quick_command(self._deps.values(), name)
+        return None if self.find(name) is not None else self._deps.slash.quick.find(name)
 
     def menu(self) -> list[tuple[str, str]]:
         """Return name and description of the commands in a platform's menu."""
@@ -145,15 +144,17 @@ class ChatCommands:
                     CommandInvocation(command.name, arguments, event, event.source, key, connection, admission)
                 )
                 return answer
-            return None if entry is None else await run_quick(self._deps, entry, name)
+            return None if entry is None else await run_quick(self._deps, name, arguments)
         except (UserError, OSError, ValueError) as error:
             return f"⚠️ {error}"
 
     async def call(self, called: CommandCall, event: MessageEvent, connection: AdapterConnection, key: str) -> str:
         """Run a command of all front ends; return its answer, or "" for none."""
         route = await self._chats.route(key)
-        session = route.session_id if route is not None else key
         assert event.source is not None
+        if route is None and called.command.starts_session and called.arguments:
+            route = await self._chats.start_session(event.source, key, None, "")
+        session = route.session_id if route is not None else key
         approver = NoApprover("by a command in a chat")
         scope = self._deps.slash.scope(session, connection.name, approver, principal=principal(event.source))
         await self._deps.slash.announce(called, scope)
@@ -210,15 +211,12 @@ class ChatCommands:
         def is_allowed(name: str, right: Right = "anyone") -> bool:
             return may_run_command(name, right, invocation.source, invocation.admission, invocation.connection.config)
 
-        prefix, skills = _sign(invocation.connection), self._deps.slash.skills
+        prefix = _sign(invocation.connection)
         rows = self._table.help_rows(
             "chat", sign=prefix, is_allowed=lambda command: is_allowed(command.name, command.right)
         )
         own = [row.name for row in rows if self._table.owner(row.name) == BUILTIN]
-        known = await self._deps.agent.bridge.run(skills.offered, invocation.connection.name)
-        others = [HelpRow(name, "[what to do]", skill.document.description) for name, skill in known.items()]
-        quick = self._deps.values().get("quick_commands") or {}
-        others += [HelpRow(n, "", e.get("description") or e.get("target") or "") for n, e in quick.items()]
+        others = await self._deps.agent.bridge.run(self._deps.slash.rows, "chat", invocation.connection.name)
         rows += [row for row in others if is_allowed(row.name)]
         topic = (
             invocation.arguments.strip().lower() if invocation.event.get_command() != "start" else ""

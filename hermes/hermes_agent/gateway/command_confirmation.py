@@ -14,8 +14,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping
-from typing import Any
 
 from hermes_agent.adapters.config import HomeChannel
 from hermes_agent.adapters.events import MessageEvent, SessionSource, as_send_result
@@ -25,7 +23,6 @@ from hermes_agent.config.edit import set_value
 from hermes_agent.contracts.command import Confirmation, SlashCommand
 from hermes_agent.core.calls import call_supported
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.redaction import redactor
 from hermes_agent.delivery import ClaimedMessage, InboundMessage, OutboundReply, ReplyTarget
 from hermes_agent.gateway.access import Admission, may_run_command, principal
 from hermes_agent.gateway.adapter_connection import AdapterConnection
@@ -33,7 +30,6 @@ from hermes_agent.gateway.chat_messages import from_payload, to_payload
 from hermes_agent.gateway.chat_routes import ChatRouteStore, PendingConfirmation
 from hermes_agent.gateway.chat_sessions import COMMAND_KEY, ChatSessions
 from hermes_agent.gateway.dependencies import CommandInvocation, GatewayDeps
-from hermes_agent.system import processes
 
 logger = logging.getLogger(__name__)
 
@@ -243,8 +239,6 @@ def _source(event: MessageEvent) -> SessionSource:
     return event.source
 
 
-QUICK_TIMEOUT_S = 30.0
-QUICK_OUTPUT_BYTES = 16_000
 RESTARTED = "The agent has restarted. Interrupted turns resume."
 
 
@@ -277,39 +271,14 @@ async def set_home(deps: GatewayDeps, invocation: CommandInvocation) -> str:
     return "Messages without a target, such as those of scheduled jobs, now go to this chat."
 
 
-def quick_command(values: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """Return the entry of `quick_commands` for a command, or None."""
-    found = (values.get("quick_commands") or {}).get(name)
-    return found if isinstance(found, Mapping) else None
-
-
-async def run_quick(deps: GatewayDeps, entry: Mapping[str, Any], name: str) -> str:
-    """Run the shell command of an entry and return its output.
+async def run_quick(deps: GatewayDeps, name: str, arguments: str) -> str:
+    """Run the shell command of a quick command and return its output.
 
     Raises:
         UserError: the entry has no command.
     """
-    command = str(entry.get("command") or "")
-    if not command:
-        raise UserError(f"quick_commands.{name} has no command", hint="Set `command`, or `type: alias` and `target`.")
     stopped = threading.Event()
-
-    def run() -> processes.CommandResult:
-        return processes.run(
-            command,
-            cwd=deps.agent.settings.cwd,
-            env=processes.tool_environment(deps.environ),
-            timeout_s=QUICK_TIMEOUT_S,
-            output_limit_bytes=QUICK_OUTPUT_BYTES,
-            cancelled=stopped,
-        )
-
     try:
-        done = await deps.agent.bridge.run(run)
+        return await deps.agent.bridge.run(deps.slash.quick.run, name, arguments, stopped)
     finally:
         stopped.set()
-    text = redactor((done.head + done.tail).decode("utf-8", errors="replace")).strip()
-    status = f"\n(exit status {done.exit_code})" if done.exit_code else ""
-    if done.timed_out:
-        status = f"\n(stopped after {QUICK_TIMEOUT_S:g} s, the limit of `quick_commands`)"
-    return (text + status).strip() or "Done."

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from hermes_agent.config.custom_providers import with_custom_providers
 from hermes_agent.config.schema import (
     PLATFORM,
     PLUGIN,
@@ -204,7 +205,7 @@ def _known_names(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _Know
         names = {*own, *host.providers[kind].names(), *(entries if isinstance(entries, Mapping) else ())}
         return _KnownNames(names.__contains__, lambda: names)
 
-    own = values.get("providers") or {}
+    own = with_custom_providers(dict(values)).get("providers") or {}
     platforms, catalogue = host.platforms, host.model_providers
     return {
         PROVIDER: _KnownNames(

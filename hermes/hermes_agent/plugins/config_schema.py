@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.adapters.config import Platform
+from hermes_agent.config.custom_providers import with_custom_providers
 from hermes_agent.config.schema import (
     MISSING,
     PLATFORM,
@@ -269,7 +270,8 @@ def _is_certain(named: ConfigName, whole: Mapping[str, Any], found: Discovery, h
     path, kind, name = named
     if is_loaded_when_named(found, path, name):
         return True
-    servers, own = whole.get("mcp_servers") or {}, whole.get("providers") or {}
+    servers = whole.get("mcp_servers") or {}
+    own = with_custom_providers(dict(whole)).get("providers") or {}
     match kind:
         case _ if kind == PROVIDER:
             from hermes_agent.models.bundled import (

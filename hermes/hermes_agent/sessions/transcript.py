@@ -221,15 +221,13 @@ class Transcript:
     def set_title(self, session_id: str, title: str) -> None:
         """Set the title of a session."""
         with self._db.write() as db:
-            db.execute(
-                "UPDATE sessions SET title = ? WHERE id = ?", (plain_title(redactor.mask_known(title)), session_id)
-            )
+            text = plain_title(redactor.mask_known(title))
+            db.execute("UPDATE sessions SET title = ? WHERE id = ?", (text, session_id))
 
     def last_turn(self, session_id: str) -> str:
         """Return the id of the turn that started last, or ""."""
-        rows = self._db.read(
-            "SELECT id FROM turns WHERE session_id = ? ORDER BY before DESC, started_at DESC LIMIT 1", (session_id,)
-        )
+        newest = "ORDER BY before DESC, started_at DESC LIMIT 1"
+        rows = self._db.read(f"SELECT id FROM turns WHERE session_id = ? {newest}", (session_id,))
         return str(rows[0][0]) if rows else ""
 
     def drop_last_turn(self, session_id: str) -> str:
@@ -256,9 +254,8 @@ class Transcript:
     def end(self, session_id: str, reason: str) -> None:
         """Store the end of a session."""
         with self._db.write() as db:
-            db.execute(
-                "UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ?", (time.time(), reason, session_id)
-            )
+            row = (time.time(), reason, session_id)
+            db.execute("UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ?", row)
 
     def messages(self, session_id: str, *, after: int = 0, upto: int = 1 << 62) -> list[Message]:
         """Return the messages of a session in their order.
@@ -408,6 +405,12 @@ class Transcript:
         rows = self._db.read("SELECT system_prompt FROM sessions WHERE id = ?", (session_id,))
         return str(rows[0][0]) if rows else None
 
+    def set_system_prompt(self, session_id: str, prompt: str) -> None:
+        """Replace the system prompt of a session."""
+        with self._db.write() as db:
+            row = (redactor.mask_known(prompt), session_id)
+            db.execute("UPDATE sessions SET system_prompt = ? WHERE id = ?", row)
+
     def source(self, session_id: str) -> str | None:
         """Return the platform of a session, or None if the session does not exist."""
         rows = self._db.read("SELECT source FROM sessions WHERE id = ?", (session_id,))
@@ -420,11 +423,8 @@ class Transcript:
 
     def has_user_text(self, session_id: str, text: str) -> bool:
         """Return whether a user message of a session contains a text."""
-        rows = self._db.read(
-            "SELECT 1 FROM messages WHERE session_id = ? AND role = 'user' AND instr(content, ?) LIMIT 1",
-            (session_id, text),
-        )
-        return bool(rows)
+        found = "SELECT 1 FROM messages WHERE session_id = ? AND role = 'user' AND instr(content, ?) LIMIT 1"
+        return bool(self._db.read(found, (session_id, text)))
 
     def principal(self, session_id: str) -> str | None:
         """Return the principal of a session, or None if the session does not exist."""

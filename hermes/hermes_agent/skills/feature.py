@@ -6,6 +6,7 @@ The tools are shown if a skill exists. Source: plugin contract §6.2, §6.4, §1
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,8 @@ from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy.taint import TaintTracker
 from hermes_agent.skills.library import NAME, PluginSkills, SkillLibrary, SkillSettings
+from hermes_agent.skills.skill_changes import SCHEMA as CHANGE_SCHEMA
+from hermes_agent.skills.skill_changes import SkillEditor, SkillManage
 from hermes_agent.skills.skill_commands import SkillCommands, sibling_banner
 from hermes_agent.skills.skill_file import (
     DESCRIPTION_CHARS,
@@ -30,9 +33,11 @@ from hermes_agent.skills.skill_file import (
     missing_variables,
     open_inside,
     read_document,
+    required_commands,
     required_variables,
 )
 from hermes_agent.tools import current_scope, tool_result
+from hermes_agent.tools.proposals import Proposals
 
 SHOWN_NAMES = 20
 
@@ -185,11 +190,12 @@ class SkillView:
     def _fields(self, skill: LocalSkill, session_id: str) -> dict[str, Any]:
         document = skill.document
         missing = missing_variables(document, self._library.has_value)
+        absent = [name for name in required_commands(document) if shutil.which(name) is None]
         linked = None if skill.flat else linked_files(skill.directory)
         setup = document.fields.get("setup")
         optional = {
             "setup_help": setup.get("help") if isinstance(setup, dict) else None,
-            "setup_note": f"These variables have no value: {', '.join(missing)}." if missing else None,
+            "setup_note": _setup_note(missing, absent),
             "compatibility": document.fields.get("compatibility"),
             "metadata": document.fields.get("metadata"),
         }
@@ -209,13 +215,13 @@ class SkillView:
             "linked_files": linked,
             "usage_hint": "Open a linked file with skill_view(name, file_path)." if linked else None,
             "required_environment_variables": [{"name": name} for name in required_variables(document)],
-            "required_commands": [],
+            "required_commands": required_commands(document),
             "missing_required_environment_variables": missing,
             "missing_credential_files": [],
-            "missing_required_commands": [],
-            "setup_needed": bool(missing),
+            "missing_required_commands": absent,
+            "setup_needed": bool(missing or absent),
             "setup_skipped": False,
-            "readiness_status": "setup_needed" if missing else "available",
+            "readiness_status": "setup_needed" if missing or absent else "available",
             **{key: value for key, value in optional.items() if value},
         }
 
@@ -235,6 +241,12 @@ class SkillView:
         except UnicodeDecodeError:
             text = f"[Binary file: {Path(file).name}, {len(data)} bytes]"
             return tool_result({**shown, "content": text, "is_binary": True})
+
+
+def _setup_note(missing: Sequence[str], absent: Sequence[str]) -> str | None:
+    notes = [f"These variables have no value: {', '.join(missing)}."] if missing else []
+    notes += [f"These commands are not installed: {', '.join(absent)}."] if absent else []
+    return " ".join(notes) or None
 
 
 def _words(document: SkillFile, key: str) -> list[str]:
@@ -317,7 +329,12 @@ class SkillDeps(NamedTuple):
     home: Path
     hooks: HookBus
     plugin_skills: PluginSkills
+    proposals: Proposals
     provenance: TaintTracker
+
+
+def _write_mode(config: Config) -> str:
+    return "propose" if config.get("skills.write_approval") else str(config.get("skills.write"))
 
 
 class SkillServices(NamedTuple):
@@ -351,4 +368,8 @@ def register(ctx: Registrar, deps: SkillDeps) -> SkillServices:
         max_result_size_chars=math.inf,
         effect=Effect("reads", place=view.files),
     )
+    editor = SkillEditor(library, lambda: int(deps.config.get("skills.write_budget")))
+    deps.proposals.serve("skill", editor)
+    manage = SkillManage(editor, deps.proposals, partial(_write_mode, deps.config))
+    ctx.register_tool("skill_manage", "skills", CHANGE_SCHEMA, manage, emoji="📝", effect=Effect("remembers"))
     return SkillServices(library, SkillCommands(library))

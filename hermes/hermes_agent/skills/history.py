@@ -5,7 +5,6 @@ The states are folders below `skills/.hub/history/NAME`; names begin with the ti
 
 from __future__ import annotations
 
-import difflib
 import os
 import secrets
 import shutil
@@ -119,6 +118,8 @@ def write_entries(entries: Mapping[str, SkillEntry], folder: Path) -> None:
 
 def difference(old: Mapping[str, SkillEntry], new: Mapping[str, SkillEntry]) -> str:
     """Return how two states of a skill differ, as a unified diff."""
+    import difflib  # a daemon that waits compares nothing
+
     lines: list[str] = []
     for path in sorted({*old, *new}):
         before, after = old.get(path), new.get(path)

@@ -269,6 +269,7 @@ class SkillLibrary:
         self.has_value = has_value
         self.disabled_plugins = disabled_plugins
         self._source_of = source_of
+        self.home = home
         self.directory = home / "skills"
         self._folder = SkillFolder((self.directory, *settings.external))
         self._hooks = hooks

@@ -12,6 +12,7 @@ from typing import Any
 from hermes_agent.contracts.tool import PluginSkill
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.skills.library import SkillLibrary
+from hermes_agent.skills.prompts import SavedPrompts, SkillBundle, SkillBundles, argument_hint, fill_prompt
 from hermes_agent.skills.skill_file import LocalSkill, fits_platform, read_document
 
 MAX_STACKED = 5
@@ -59,23 +60,32 @@ class SkillCommands:
 
     def __init__(self, library: SkillLibrary) -> None:
         self._library = library
+        self._prompts = SavedPrompts(library.home)
+        self._bundles = SkillBundles(library.home)
 
     def offered(self, platform: str) -> dict[str, LocalSkill]:
-        """Return the offered skills by slug; of two with the same slug the first counts."""
-        found: dict[str, LocalSkill] = {}
-        for skill in self._library.offered(platform):
-            if key := slug(skill.name):
-                found.setdefault(key, skill)
+        """Return bundles, prompts and offered skills by slug; of several with the same slug the first counts."""
+        found = {name: bundle.as_skill() for name, bundle in self._bundles.find().items()}
+        for name, prompt in self._prompts.find().items():
+            found.setdefault(name, prompt)
+        for name, skill in self._skills(platform).items():
+            found.setdefault(name, skill)
         return found
 
     def message(self, name: str, arguments: str, *, session_id: str, platform: str) -> str | None:
         """Return the user message for `/name arguments`, or None if no skill has that name; in a worker.
 
         Args:
-            name: a slug, or `plugin:skill`.
+            name: a slug, the name of a prompt or a bundle, or `plugin:skill`.
             arguments: further skills (`/b`), up to `MAX_STACKED` in all, then the task.
         """
-        local = self.offered(platform)
+        if (bundle := self._bundles.find().get(name)) is not None:
+            return self._bundle_text(bundle, arguments.strip(), session_id, platform)
+        if (prompt := self._prompts.find().get(name)) is not None:
+            text = fill_prompt(prompt.document.body, arguments)
+            source = self._library.source(prompt)
+            return mark_untrusted(text, source) if source else text
+        local = self._skills(platform)
         first = self._block(name, local, session_id)
         if first is None:
             return None
@@ -88,6 +98,29 @@ class SkillCommands:
             blocks += [block] if block is not None else []
             rest = rest[match.end() :]
         return "\n\n".join((*blocks, f"{_ASKED}\n{rest}" if rest else _ALONE))
+
+    def _bundle_text(self, bundle: SkillBundle, task: str, session_id: str, platform: str) -> str:
+        local = self._skills(platform)
+        blocks = [(name, self._block(name, local, session_id)) for name in bundle.skills]
+        missing = [name for name, block in blocks if block is None]
+        about = (
+            [f"[The bundle {bundle.name!r} names skills that are not there: {', '.join(missing)}.]"] if missing else []
+        )
+        about += [bundle.instruction.strip()] if bundle.instruction.strip() else []
+        found = [block for _, block in blocks if block is not None]
+        return "\n\n".join((*found, *about, f"{_ASKED}\n{task}" if task else _ALONE))
+
+    def hint(self, skill: LocalSkill) -> str:
+        """Return what help shows after the name of an offered skill, prompt or bundle."""
+        return argument_hint(skill) if skill.flat and skill.file.suffix == ".md" else "[what to do]"
+
+    def _skills(self, platform: str) -> dict[str, LocalSkill]:
+        """Return the offered skills by slug, without prompts and bundles."""
+        found: dict[str, LocalSkill] = {}
+        for skill in self._library.offered(platform):
+            if key := slug(skill.name):
+                found.setdefault(key, skill)
+        return found
 
     def _block(self, name: str, local: dict[str, LocalSkill], session_id: str) -> str | None:
         skill = local.get(name) or local.get(slug(name))

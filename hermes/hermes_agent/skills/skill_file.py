@@ -106,7 +106,8 @@ FIELDS_CHARS = 32 * 1_024
 _TOP = re.compile(r"---[ \t]*\r?\n(.*?\r?\n)?---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _BUILT = (
     "name", "description", "version", "license", "compatibility", "platforms", "environments", "prerequisites",
-    "required_environment_variables", "setup", "metadata", "tags", "related_skills",
+    "required_environment_variables", "setup", "metadata", "tags", "related_skills", "argument-hint", "argument_hint",
+    "allowed-tools", "user-invocable", "disable-model-invocation", "requires", "always", "homepage",
 )  # fmt: skip
 
 
@@ -178,12 +179,14 @@ def _first_line(body: str) -> str:
     return _one_line(next((line for line in lines if line), ""))[:DESCRIPTION_CHARS]
 
 
+_SYSTEMS = (("metadata", "openclaw", "os"), ("metadata", "clawdbot", "os"))
 _PLATFORMS = {"macos": "darwin", "darwin": "darwin", "linux": "linux", "windows": "win32", "win32": "win32"}
 
 
 def fits_platform(document: SkillFile, platform: str = sys.platform) -> bool:
     """Return whether the skill is for this system; a skill that names none is for all."""
     names = [name.strip().lower() for name in document.names("platforms")]
+    names = names or [name.strip().lower() for keys in _SYSTEMS for name in document.names(*keys)]
     if not names:
         return True
     termux = "com.termux" in os.environ.get("PREFIX", "")
@@ -221,12 +224,22 @@ def required_variables(document: SkillFile) -> list[str]:
     collected = setup.get("collect_secrets") if isinstance(setup, Mapping) else None
     lists: tuple[Any, ...] = (document.fields.get("required_environment_variables"), collected)
     names = document.names("prerequisites", "env_vars")
+    for maker in ("openclaw", "clawdbot"):
+        names += document.names("metadata", maker, "requires", "env")
     for entries in lists:
         for entry in entries if isinstance(entries, list) else ():
             name = (entry.get("name") or entry.get("env_var")) if isinstance(entry, Mapping) else entry
             if isinstance(name, str) and name:
                 names.append(name)
     return list(dict.fromkeys(names))
+
+
+def required_commands(document: SkillFile) -> list[str]:
+    """Return the programs that the skill requires, in the forms of upstream and of OpenClaw."""
+    names = [*document.names("prerequisites", "commands"), *document.names("required_commands")]
+    for maker in ("openclaw", "clawdbot"):
+        names += document.names("metadata", maker, "requires", "bins")
+    return list(dict.fromkeys(name for name in names if re.fullmatch(r"[\w.+-]+", name)))
 
 
 def missing_variables(document: SkillFile, has_value: Callable[[str], bool]) -> list[str]:

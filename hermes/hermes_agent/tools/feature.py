@@ -1,30 +1,54 @@
-"""The slash command `/tools`, which lists the tools of the conversation."""
+"""The slash commands `/tools` and `/proposals`, and the proposals of the home."""
 
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.tool import Registrar
+from hermes_agent.tools import proposals
 from hermes_agent.tools.call_scope import current_scope
+from hermes_agent.tools.proposals import Proposals
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.toolsets import Toolsets
 
 
 class ToolsCommandDeps(NamedTuple):
-    """Services of `/tools`."""
+    """Services of the commands."""
 
+    home: Path
     tools: ToolRegistry
     toolsets: Toolsets
 
 
-def register(ctx: Registrar, deps: ToolsCommandDeps) -> None:
-    """Register `/tools`."""
+class ToolsCommandServices(NamedTuple):
+    """Services that the feature provides."""
+
+    proposals: Proposals
+
+
+def register(ctx: Registrar, deps: ToolsCommandDeps) -> ToolsCommandServices:
+    """Register the commands and return the proposals."""
+    found = Proposals(deps.home)
+    ctx.register_slash_command(
+        SlashCommand(
+            "proposals",
+            partial(proposals.answer, found),
+            "List changes that the agent proposes, and accept or reject one",
+            "[show|accept|reject ID]",
+            where=FOR_OPERATORS,
+            right="known",
+            argument_mode="mixed",
+            values=("show", "accept", "reject"),
+        )
+    )
     run = partial(_tools, deps.tools, deps.toolsets)
     ctx.register_slash_command(
         SlashCommand("tools", run, "List what the agent can use here", "[NAME]", where=FOR_OPERATORS)
     )
+    return ToolsCommandServices(found)
 
 
 def _tools(tools: ToolRegistry, toolsets: Toolsets, raw_args: str) -> str:

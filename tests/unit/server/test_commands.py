@@ -15,6 +15,7 @@ import httpx
 
 from hermes_agent.agent.command_router import CommandRouter
 from hermes_agent.agent.injected_messages import InjectedMessages
+from hermes_agent.agent.quick_commands import QuickCommands
 from hermes_agent.commands import CommandTable
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.hooks import HookBus
@@ -26,6 +27,8 @@ from hermes_agent.tools import current_scope
 
 sys.path.insert(0, str(Path(__file__).parent))
 from scripted_door import LIMIT_S, Gate, Running, ScriptedAgent, echo, serving
+
+QUICK = {"disk": {"command": 'echo 42% of "$1"'}, "again": {"type": "alias", "target": "/scan-it"}}
 
 
 class World:
@@ -49,7 +52,14 @@ class World:
         )
         self.commands.register(SlashCommand("scan-it", self.scan), owner="p")
         self.slash = CommandRouter(
-            self.commands, SkillCommands(library), self.bridge, self.inboxes, self.hooks, cwd=home, approval_timeout_s=1
+            self.commands,
+            SkillCommands(library),
+            self.bridge,
+            self.inboxes,
+            self.hooks,
+            QuickCommands(lambda: {"quick_commands": QUICK}, home),
+            cwd=home,
+            approval_timeout_s=1,
         )
 
     def scan(self, raw_args: str) -> str:
@@ -237,3 +247,13 @@ def test_a_caller_that_leaves_lets_the_tools_of_its_command_stop(tmp_path: Path)
             assert await asyncio.to_thread(stopped.wait, LIMIT_S)
 
     asyncio.run(run())
+
+
+def test_a_quick_command_of_the_config_runs_over_http(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    async def run() -> list[str]:
+        async with world.serving(echo) as running:
+            return [said(await post(running, line)) for line in ("/disk '/ $(id)'", "/again x")]
+
+    assert asyncio.run(run()) == ["42% of / $(id)", "scanned x"]

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from attack.racing import exchanging
-from hermes_agent.skills.skill_file import fits_platform, is_plain_path, open_inside, parse_document, required_variables
+from hermes_agent.skills.skill_file import (
+    fits_platform,
+    is_plain_path,
+    open_inside,
+    parse_document,
+    required_commands,
+    required_variables,
+)
 
 
 def test_fields_and_text_are_told_apart() -> None:
@@ -76,3 +83,27 @@ def test_a_file_of_a_skill_that_is_a_link_at_times_is_never_read_elsewhere(tmp_p
                 data = b""
             read += data == b"the skill's"
             attempt(data != b"private", repr(data))
+
+
+CLAUDE = (
+    "---\nname: pdf\ndescription: Fill in PDF forms\nallowed-tools: Read, Bash(python:*)\nlicense: MIT\n---\n# PDF\n"
+)
+OPENCLAW = """---
+name: weather
+description: Show the weather
+homepage: https://wttr.example/
+metadata:
+  { "openclaw": { "os": ["linux"], "requires": { "bins": ["curl", "no-such-bin"], "env": ["KEY"] } } }
+---
+Ask.
+"""
+
+
+def test_skills_of_claude_and_of_openclaw_load_as_they_are() -> None:
+    claude, openclaw = parse_document(CLAUDE), parse_document(OPENCLAW)
+    assert (claude.name, claude.description, claude.problem) == ("pdf", "Fill in PDF forms", "")
+    assert (openclaw.name, openclaw.description, openclaw.problem) == ("weather", "Show the weather", "")
+    assert required_commands(openclaw) == ["curl", "no-such-bin"]
+    assert required_variables(openclaw) == ["KEY"]
+    assert fits_platform(openclaw, "linux") and not fits_platform(openclaw, "darwin")
+    assert fits_platform(claude, "darwin")
