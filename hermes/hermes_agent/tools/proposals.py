@@ -118,7 +118,7 @@ class Proposals:
             raise UserError(f"{MAX_OPEN} proposals wait already", hint="`hermes proposals` accepts or rejects them.")
         now = self._clock()
         about = {"reason": redactor(reason), "origin": origin, "session_id": session_id}
-        row = {**content, **about, "created_at": now, "expires_at": now + lifetime_s}
+        row: dict[str, Any] = {**content, **about, "created_at": now, "expires_at": now + lifetime_s}
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         row["signature"] = self._sign(row)
         write_atomic(self._folder / f"{number}.json", json.dumps(row, ensure_ascii=False, indent=1), mode=0o600)

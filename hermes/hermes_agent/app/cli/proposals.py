@@ -16,7 +16,7 @@ ID = argument("id", metavar="ID", help="id, or its beginning")
 
 @proposals_command.default(JSON)
 def _default(args: Args) -> int:
-    return _list(args)
+    return _list(args) or EXIT_OK
 
 
 @proposals_command.action("list", "the proposals that wait", JSON)
