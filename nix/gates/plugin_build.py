@@ -41,7 +41,8 @@ def manifest_of(source: Path) -> None:
             there = metadata.version(name)
         except metadata.PackageNotFoundError:
             raise Refused(
-                f"the plugin `{manifest.name}` wants the Python package `{text}`, which nobody brings:\n  {file}\n"
+                f"the plugin `{manifest.name}` needs the Python package `{text}`, which no package provides:\n"
+                f"  {file}\n"
                 f"hint: buildHermesPlugin {{ dependencies = ps: [ ps.{name} ]; }}"
             ) from None
         if not satisfies(there, wanted):

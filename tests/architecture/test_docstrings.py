@@ -86,6 +86,19 @@ NAMES = frozenset(
 MODULES = frozenset(
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__") for path in SOURCE.rglob("*.py")
 )
+FOR_MODELS = {
+    "agent/subagents.py": {"nobody"},
+    "agent/system_prompt.py": {"talk"},
+    "agent/tool_step.py": {"told"},
+    "builtin_tools/delegate_task.py": {"side by side"},
+    "builtin_tools/execute_code.py": {"whose"},
+    "gateway/gateway.py": {"told"},
+    "gateway/scheduled_jobs.py": {"nobody"},
+    "model-providers/local/prompt.py": {"talk"},
+}
+"""Words in texts for models, by file. A change of these texts is a change of requests."""
+BY_CONTRACT = {"compat/plugins.py": {"talk"}}
+"""Words in texts that the plugin contract fixes."""
 OUTSIDE = frozenset({"AF_VSOCK", "io_uring"})
 """Names in backticks of the kernel and of its libraries."""
 EXAMPLES = re.compile(r"\.(example|com|org|net|uk)$|\.(txt|json|py|md|toml|yaml)$")
@@ -234,6 +247,38 @@ def problems(source: str) -> list[str]:
 @pytest.mark.parametrize("path", converted(), ids=lambda p: str(p.relative_to(SOURCE)))
 def test_prose_of_a_module_uses_the_terms_and_names_what_exists(path: Path) -> None:
     assert problems(path.read_text(encoding="utf-8")) == []
+
+
+def texts(tree: ast.Module) -> Iterator[Prose]:
+    """Return every text of more than one word in a module, without docstrings: what users, logs and models read."""
+    docs = {(text.line, text.text) for text in documented(tree)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if " " in text and (node.lineno, text.strip()) not in docs:
+                yield Prose(node.lineno, "text", text)
+
+
+def test_texts_for_users_have_the_terms_of_the_glossary() -> None:
+    found = []
+    for base in (SOURCE, ROOT / "plugins"):
+        for path in sorted(base.rglob("*.py")):
+            name = str(path.relative_to(base))
+            if "_bundled" in name:
+                continue
+            allowed = FOR_MODELS.get(name, set()) | BY_CONTRACT.get(name, set())
+            for line, _, text in texts(ast.parse(path.read_text(encoding="utf-8"))):
+                words = {word.lower() for word in FORBIDDEN.findall(re.sub(r"`[^`]*`", "", text))} - allowed
+                found += [f"{name}:{line}: {word!r} in: {text[:80]}" for word in words]
+    assert found == []
+
+
+def test_identifiers_of_bundled_plugins_have_the_terms_of_the_glossary() -> None:
+    found = []
+    for path in sorted((ROOT / "plugins").rglob("*.py")):
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+            if token.type == tokenize.NAME and NAMES & set(token.string.lower().split("_")):
+                found.append(f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}")
+    assert found == []
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_of_two_plugins_with_one_tool_the_first_keeps_it(home: Home, toolset: st
     assert "without tool `g` belongs to plugin `a`" in home.listed()
     explained = run(home.path, "tools", "explain", "g").stdout
     assert "registered by plugin `a`" in explained
-    assert "plugin `b` wanted the name too and goes without" in explained
+    assert "plugin `b` also claims the name and goes without it" in explained
 
 
 def test_a_plugin_that_shadows_the_terminal_is_refused_with_the_remedy(home: Home) -> None:

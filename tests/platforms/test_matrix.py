@@ -346,7 +346,7 @@ def test_in_an_encrypted_room_nothing_is_said_in_the_clear(here: Here) -> None:
 
     assert (result.success, result.error_kind) == (False, "forbidden")
     assert here.messages(here.direct) == [
-        "I cannot read encrypted messages. Please talk to me in a room without encryption."
+        "I cannot read encrypted messages. Please write to me in a room without encryption."
     ]
 
 

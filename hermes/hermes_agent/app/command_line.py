@@ -16,11 +16,11 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.core.text import SUBCOMMANDS
 
 EPILOG = """\
-Without a command `hermes` opens a conversation in the terminal.
+Without a command, `hermes` opens a chat in the terminal.
 A question on standard input is answered like -z: `echo "what is in this folder?" | hermes`.
--z ends with 0 when the question is answered, 1 when it is not or not wholly (stderr says why), 2 for wrong usage.
-A page that a message names is installed with the program: `hermes self docs docs/operator/models.md`.
-Plugins bring commands of their own: `hermes PLUGIN-COMMAND --help`. Those that ran once are listed above.
+Exit status of -z: 0: answered; 1: not or only partly answered (the reason is on stderr); 2: wrong usage.
+The pages that messages name are installed with the program: `hermes self docs docs/operator/models.md`.
+Plugins may add commands: `hermes PLUGIN-COMMAND --help`. Those that were loaded once are listed above.
 """
 
 
@@ -71,11 +71,9 @@ def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str =
     )
     parser.add_argument("-V", "--version", action="store_true", help="print the version and exit")
     parser.add_argument("-z", "--oneshot", metavar="QUESTION", help="answer one question on stdout and exit")
-    parser.add_argument("-f", "--first", metavar="QUESTION", help="open a conversation and ask this first")
-    parser.add_argument(
-        "-c", "--continue", dest="continue_last", action="store_true", help="go on with the last session"
-    )
-    parser.add_argument("-r", "--resume", metavar="ID", help="go on with this session (see `hermes sessions list`)")
+    parser.add_argument("-f", "--first", metavar="QUESTION", help="open a chat and ask this first")
+    parser.add_argument("-c", "--continue", dest="continue_last", action="store_true", help="resume the last session")
+    parser.add_argument("-r", "--resume", metavar="ID", help="resume this session (see `hermes sessions list`)")
     parser.add_argument("-p", "--profile", metavar="NAME", help="work in this profile (`hermes profile`); comes first")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error; comes first")
     parser.add_argument("-m", "--model", metavar="NAME", help="use this model instead of the configured one")

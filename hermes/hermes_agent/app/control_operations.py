@@ -153,7 +153,7 @@ def find_plugin_troubles(
         if report.stale:
             found.append(PluginTrouble(report.key, "stale", f"a newer version could not be loaded: {report.stale}"))
     for key, why in suspended.items():
-        text = f"its hooks are called no more, its guards block: {why}"
+        text = f"its hooks are not called any longer, and its guards block: {why}"
         found.append(PluginTrouble(key, "suspended", text, f"Raise plugins.entries.{key}.hook_timeout_s, or restart."))
     for call in stalled_calls(bridge.stalled(), plugins.suspects):
         text = f"a call has not returned for {call.seconds:.0f} s after its deadline, at {call.place}"

@@ -286,7 +286,7 @@ def _secrets(host: Host) -> Iterator[Diagnosis]:
     for warning in warnings:
         yield Diagnosis("wrong", "secrets", warning)
     if not warnings:
-        yield Diagnosis("ok", "secrets", "nobody else may read them")
+        yield Diagnosis("ok", "secrets", "only you may read them")
 
 
 def terminal_findings(host: Host) -> Iterator[Diagnosis]:
@@ -405,5 +405,5 @@ def _describe_running(found: Mapping[str, Any]) -> Iterator[Diagnosis]:
         text = f"its plugin {one['plugin']} ({one['state']}): {one['reason']}"
         yield Diagnosis("wrong", "daemon", text, one["remedy"])
     for one in found.get("parked", ()):
-        text = f"{one['count']} messages to {one['target']} were given up: {one['reason']}"
+        text = f"{one['count']} messages to {one['target']} are parked: {one['reason']}"
         yield Diagnosis("wrong", "daemon", text, "`hermes gateway revive` tries again.")

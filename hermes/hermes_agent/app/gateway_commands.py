@@ -124,7 +124,7 @@ def _platform_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield "delivery: " + ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in waiting.items())
     for one in found["parked"]:
         yield (
-            f"given up: {one['target']}, {one['count']} wait, since {_time(one['since'])}: {one['reason']}"
+            f"parked: {one['target']}, {one['count']} messages, since {_time(one['since'])}: {one['reason']}"
             " (`hermes gateway revive` tries again)"
         )
 
@@ -159,12 +159,12 @@ def set_up(host: Host, name: str | None) -> int:
         raise UserError(f"there is no platform {name!r}", hint=f"These are: {', '.join(states) or 'none'}.")
     if not is_interactive():
         raise UserError(
-            "setup asks questions, and here is no terminal",
+            "the setup asks questions and needs a terminal",
             hint=f"Set {_needed(host, entry) or 'what it needs'} with `hermes config set KEY VALUE`.",
         )
     print(f"{entry.emoji} {entry.label}")
     if entry.install_hint and not host.platforms.availability(name).ok:
-        print(f"  It cannot be connected yet: {entry.install_hint}")
+        print(f"  It cannot connect yet: {entry.install_hint}")
     while True:
         if entry.setup_fn is not None:
             _run_plugin_setup(host, entry)
@@ -175,7 +175,7 @@ def set_up(host: Host, name: str | None) -> int:
             break
         print(f"  It cannot connect: {printable(reason)}")
         if not confirm("  Correct the answers?", default=True):
-            print(f"  The answers are kept; `hermes gateway setup {name}` asks again.")
+            print(f"  The answers are stored; `hermes gateway setup {name}` asks again.")
             break
     _ask_allowed_users(host, entry)
     _enable(host, name)
@@ -197,8 +197,8 @@ def _try_connection(host: Host, entry: PlatformEntry) -> str:
     if attempt is None or config is None or not host.platforms.availability(entry.name).ok:
         return ""
     if entry.is_connected is not None and not entry.is_connected(config):
-        return "" if not state.enabled else "something that it needs is not set"
-    print(f"  Connecting, for {CONNECT_LIMIT_S:g} seconds at most …")
+        return "" if not state.enabled else "a required setting is missing"
+    print(f"  Connecting (at most {CONNECT_LIMIT_S:g} seconds) …")
     try:
         notice = host.bridge.wait_plugin(attempt(config), deadline_s=CONNECT_LIMIT_S)
     except TimeoutError as exc:
@@ -215,7 +215,7 @@ def _states(host: Host) -> dict[str, PlatformState]:
 
 def _list(host: Host, states: dict[str, PlatformState]) -> None:
     if not states:
-        print("No plugin brings a chat platform.")
+        print("No plugin registers a chat platform.")
     for number, (name, state) in enumerate(states.items(), 1):
         entry = host.platforms.get(name)
         label = entry.label if entry is not None else name
@@ -224,12 +224,12 @@ def _list(host: Host, states: dict[str, PlatformState]) -> None:
 
 def _choose_platform(names: list[str]) -> str:
     while names:
-        said = ask_text("Which one (number or name; empty: none)", hidden=False)
+        said = ask_text("Platform (number or name; empty: none)", hidden=False)
         if not said or said in names:
             return said
         if said.isdigit() and 1 <= int(said) <= len(names):
             return names[int(said) - 1]
-        print(f"{said!r} is none of them.")
+        print(f"There is no platform {said!r} in the list.")
     return ""
 
 
@@ -257,7 +257,7 @@ def _ask_variables(host: Host, entry: PlatformEntry) -> None:
         help_text = " ".join(str(about[key]) for key in ("description", "url") if about.get(key))
         if help_text:
             print(f"  {printable(help_text)}")
-        present = "keep what it is" if host.credentials.get(name) else "later"
+        present = "keep the present value" if host.credentials.get(name) else "set it later"
         hidden = bool(about.get("secret", about.get("password", looks_like_secret_name(name))))
         _store(host, name, ask_text(f"  {name} (empty: {present})", hidden=hidden))
 
@@ -282,9 +282,11 @@ def _manifest(host: Host, platform: str) -> PluginManifest | None:
 
 def _ask_allowed_users(host: Host, entry: PlatformEntry) -> None:
     variable, _ = AccessControl(host.platforms.get, PairingStore(), os.environ).variables(entry.name)
-    print("  Who may talk to the agent? Ids of people, with commas between them; everybody else gets a pairing code,")
-    print("  which `hermes pairing approve` lets in.")
-    said = ask_text(f"  platforms.{entry.name}.allow_from (empty: as it is)", hidden=False)
+    print(
+        "  Which users may use the agent? Enter their ids, separated by commas. Other users get a pairing code, which"
+    )
+    print("  `hermes pairing approve` accepts.")
+    said = ask_text(f"  platforms.{entry.name}.allow_from (empty: no change)", hidden=False)
     people = [one.strip() for one in said.split(",") if one.strip()]
     if not people:
         return
@@ -296,7 +298,7 @@ def _ask_allowed_users(host: Host, entry: PlatformEntry) -> None:
         os.environ.pop(variable, None)
         print(f"  {variable} is removed from {where.env}.")
     if os.environ.get(variable):
-        print(f"  Those of {variable} in the environment may talk, too.")
+        print(f"  The users in {variable} of the environment may use the agent, too.")
     host.reread_config()
 
 
@@ -312,7 +314,7 @@ def _enable(host: Host, name: str) -> None:
         state = _states(host)[name]
     print(f"  {'Enabled' if state.enabled else 'Not enabled'}: {state.reason}.")
     if state.enabled:
-        print("  `hermes gateway run` connects it; a daemon that runs already, after `hermes gateway reload`.")
+        print("  `hermes gateway run` connects it. A running daemon connects it after `hermes gateway reload`.")
 
 
 def _store(host: Host, name: str, value: str) -> None:

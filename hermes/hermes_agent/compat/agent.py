@@ -109,7 +109,7 @@ def consume_detached_task_result(task: asyncio.Future[Any]) -> None:
         return
     error = task.exception()
     if error is not None:
-        _module_logger.debug("a task that nobody waited for failed", exc_info=error)
+        _module_logger.debug("a task without a waiting caller failed", exc_info=error)
 
 
 def is_interrupted() -> bool:

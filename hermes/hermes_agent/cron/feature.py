@@ -131,7 +131,7 @@ class CronJobTool:
         detail = f"{' and '.join(what)}, {args.get('schedule') or 'as planned'}: {str(args.get('prompt') or '')[:500]}"
         return ApprovalRequest(
             "cronjob",
-            "schedule work without anybody there",
+            "schedule work without a user",
             detail,
             f"cronjob:{detail}",
             mandatory=bool(args.get("script")),

@@ -301,7 +301,7 @@ def _missing(closure: Closure) -> Iterator[PackageConflict]:
         # The author of a root declares what it requires; a package of the set may rename a requirement.
         if lacking and closure.is_root(package.path):
             yield PackageConflict(
-                f"the Python package `{package.name}` requires {_and(lacking)}, which nobody brings:\n"
+                f"the Python package `{package.name}` requires {_and(lacking)}, which no package provides:\n"
                 f"    {package.version}  {package.path}",
                 f"add {_and(lacking)} to its `dependencies`, or to services.hermes-agent.extraPythonPackages.",
             )

@@ -205,14 +205,14 @@ def remedy_for(error: str, manifest: PluginManifest) -> str:
     missing = NOT_INSTALLED.fullmatch(error)
     if missing is not None and missing[1] not in ("hermes_agent", "hermes_plugins"):
         return (
-            f"add the package that brings `{missing[1]}`: `{sys.executable} -m pip install {missing[1]}`, on NixOS "
+            f"add the package that provides `{missing[1]}`: `{sys.executable} -m pip install {missing[1]}`, on NixOS "
             "services.hermes-agent.extraPythonPackages"
         )
     if error == NO_REGISTER:
         file = manifest.path if manifest.source == "entrypoint" else f"{manifest.path}/__init__.py"
         return f"define `def register(ctx):` in {file}"
     if error.startswith("No __init__.py in"):
-        return "a directory plugin has plugin.yaml and __init__.py side by side"
+        return "a directory plugin has plugin.yaml and __init__.py in one folder"
     return ""
 
 

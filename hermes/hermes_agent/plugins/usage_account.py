@@ -171,7 +171,7 @@ _METRICS = (
     ("hermes_plugin_llm_calls_total", "llm_calls", "Answers of the model to the plugin's own calls"),
     ("hermes_plugin_llm_input_tokens_total", "llm_input_tokens", "Tokens that the plugin sent to the model"),
     ("hermes_plugin_llm_output_tokens_total", "llm_output_tokens", "Tokens that the model wrote for the plugin"),
-    ("hermes_plugin_llm_cost_dollars_total", "llm_cost_usd", "Dollars of the plugin's calls whose price is known"),
+    ("hermes_plugin_llm_cost_dollars_total", "llm_cost_usd", "Dollars of the plugin's calls with a known price"),
 )
 
 

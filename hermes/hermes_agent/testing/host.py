@@ -224,7 +224,7 @@ class PluginHost:
         """
         command = self.host.cli_commands.get(argv[0]) if argv else None
         if command is None:
-            raise UserError(f"no plugin brings `hermes {' '.join(argv)}`; these are: {', '.join(self.cli_commands)}")
+            raise UserError(f"no plugin registers `hermes {' '.join(argv)}`; these are: {', '.join(self.cli_commands)}")
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:

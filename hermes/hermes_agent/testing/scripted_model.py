@@ -141,7 +141,7 @@ class ScriptedModel:
             number = len(self.requests)
             if not self._answers:
                 last = str((request.get("messages") or [{}])[-1].get("content"))[:200]
-                text = f"the scripted model has no answer for request {number}, whose last message is: {last}"
+                text = f"the scripted model has no answer for request {number}, with the last message: {last}"
                 return ModelFailure(text, USED_UP_STATUS)
             answer = self._answers.pop(0)
         try:

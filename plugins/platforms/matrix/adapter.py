@@ -28,7 +28,7 @@ MISSED = 500
 """Limit of messages of a room that are fetched after a downtime; older ones are skipped."""
 TYPING_MS = 10_000
 FILTER = '{"room": {"timeline": {"limit": 50}, "state": {"lazy_load_members": true}, "ephemeral": {"types": []}}}'
-ENCRYPTED = "I cannot read encrypted messages. Please talk to me in a room without encryption."
+ENCRYPTED = "I cannot read encrypted messages. Please write to me in a room without encryption."
 
 
 class MatrixAdapter(BasePlatformAdapter):

@@ -69,7 +69,9 @@ def run(place: Path, *arguments: str, answers: dict[str, str] | None = None) -> 
 def test_variables_and_people_are_asked_and_stored_and_the_platform_is_enabled(tmp_path: Path) -> None:
     place = home(tmp_path)
 
-    status, shown = run(place, answers={"Which one": "mychat", "MYCHAT_TOKEN (": "s3cret", "allow_from (": "ann,bob"})
+    status, shown = run(
+        place, answers={"Platform (number": "mychat", "MYCHAT_TOKEN (": "s3cret", "allow_from (": "ann,bob"}
+    )
 
     assert status == 0, shown
     assert "My chat (mychat): not enabled, it is not configured (it needs MYCHAT_TOKEN)" in shown

@@ -27,10 +27,10 @@ def test_a_code_is_listed_approved_and_taken_back(capsys: pytest.CaptureFixture[
     assert code not in json.dumps(listed)
 
     assert main(["pairing", "approve", "irc", code.lower()]) == 0
-    assert "ann (Ann) may talk to the agent on irc." in capsys.readouterr().out
+    assert "ann (Ann) may use the agent on irc." in capsys.readouterr().out
     assert PairingStore().is_approved("irc", "ann")
     assert main(["pairing", "list"]) == 0
-    assert "Let in:\n  irc          ann Ann" in capsys.readouterr().out
+    assert "Allowed:\n  irc          ann Ann" in capsys.readouterr().out
 
     assert main(["pairing", "revoke", "irc", "ann"]) == 0
     assert not PairingStore().is_approved("irc", "ann")
@@ -40,11 +40,11 @@ def test_mistakes_are_named_with_what_to_do(capsys: pytest.CaptureFixture[str]) 
     assert main(["pairing", "approve", "irc", "NOTACODE"]) == 1
     assert "no user of irc has a pending request with this code" in capsys.readouterr().err
     assert main(["pairing", "revoke", "irc", "bob"]) == 1
-    assert "was not let in" in capsys.readouterr().err
+    assert "was not allowed" in capsys.readouterr().err
     assert main(["pairing", "approve", "../x", "A"]) == 1
     assert "no valid name of a platform" in capsys.readouterr().err
     assert main(["pairing", "list"]) == 0
-    assert "Nobody waits" in capsys.readouterr().out
+    assert "no pending requests" in capsys.readouterr().out
 
 
 def test_codes_that_wait_are_voided(capsys: pytest.CaptureFixture[str]) -> None:

@@ -178,7 +178,7 @@ def test_a_missing_package_comes_with_its_remedy(
     assert err.splitlines() == [
         "error: hermes-agent: plugin `x` failed to load: ModuleNotFoundError: No module named 'leafdep'",
         f"  at {place}/__init__.py:1",
-        "hint: `leafdep` is not installed beside the agent: add it to extraPythonPackages.",
+        "hint: `leafdep` is not installed with the agent: add it to extraPythonPackages.",
     ]
 
 

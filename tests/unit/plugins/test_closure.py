@@ -120,7 +120,7 @@ def test_a_requirement_that_nobody_brings_is_refused(tmp_path: Path) -> None:
     )
     (problem,) = problems(weather)
     assert problem.text == (
-        f"the Python package `weather` requires `leaf-dep`, which nobody brings:\n    1.0  {weather}"
+        f"the Python package `weather` requires `leaf-dep`, which no package provides:\n    1.0  {weather}"
     )
     assert problems(weather, install(tmp_path, "leaf-dep")) == []
 

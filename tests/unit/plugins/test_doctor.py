@@ -74,7 +74,7 @@ def test_everything_that_is_wrong_is_named_and_the_status_is_1(
     assert found["weather"][0][2] == "`hermes config set WEATHER_API_KEY VALUE` stores it."
     assert found["empty"][0][:2] == ("wrong", f"No __init__.py in {empty}")
     assert found["deps"][0][0] == "ok"
-    assert found["deps"][1][1] == "wants Python packages that are not installed: not-there-at-all>=2"
+    assert found["deps"][1][1] == "needs Python packages that are not installed: not-there-at-all>=2"
     assert "pip install 'not-there-at-all>=2'" in found["deps"][1][2]
     assert found["moved"][0][1].startswith("changed since it was granted: __init__.py")
     assert str(second) in found["twin"][1][1]
@@ -111,7 +111,7 @@ def test_a_failure_comes_with_the_remedy_that_the_list_shows(
     write_plugin("bad", "import nothing_of_that_name\ndef register(ctx): pass\n")
     start("plugins: {enabled: [bad]}\n")
     (found,) = lines(capsys)["bad"]
-    assert found[0] == "wrong" and found[2].startswith("add the package that brings `nothing_of_that_name`")
+    assert found[0] == "wrong" and found[2].startswith("add the package that provides `nothing_of_that_name`")
 
 
 def test_a_dev_plugin_is_marked(home: Path, write_plugin: Write, start: Start, capsys: Capture) -> None:

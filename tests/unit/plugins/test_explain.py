@@ -53,8 +53,8 @@ def test_a_tool_is_explained_by_its_owner_its_check_and_its_toolset(home: Path, 
         [
             "tool `seen` is shown to the model",
             f"  toolset `show`, registered by plugin `a` (user: {place})",
-            "  plugin `d` wanted the name too and goes without: let the plugin register it with override=True and set "
-            "plugins.entries.d.allow_tool_override: true",
+            "  plugin `d` also claims the name and goes without it: "
+            "let the plugin register it with override=True and set plugins.entries.d.allow_tool_override: true",
         ],
     )
     status, said = ask("tools", "explain", "unseen")
@@ -77,7 +77,7 @@ def test_a_tool_of_a_plugin_that_does_not_run_is_explained_by_that(home: Path, w
     said = ask("tools", "explain", "t1")[1]
     assert "tool `t1` is not there" in said
     assert (
-        "plugin `bad` brings it and does not run: ModuleNotFoundError: No module named 'not_there_at_all' "
+        "plugin `bad` registers it and does not run: ModuleNotFoundError: No module named 'not_there_at_all' "
         f"({place}/__init__.py:1)" in said
     )
     assert "not enabled in config (run `hermes plugins enable off` to activate)" in ask("tools", "explain", "t2")[1]
@@ -87,7 +87,7 @@ def test_a_tool_of_a_plugin_that_does_not_run_is_explained_by_that(home: Path, w
     status, said = ask("plugins", "explain", "bad")
     assert status == 1
     assert said.splitlines()[:2] == ["plugin `bad` does not run", f"  user: {place}"]
-    assert f"what to do: add the package that brings `not_there_at_all`: `{sys.executable} -m pip install" in said
+    assert f"what to do: add the package that provides `not_there_at_all`: `{sys.executable} -m pip install" in said
     assert ask("plugins", "explain", "lying")[0] == 0
     assert "there is no plugin `lyng` (did you mean `lying`?)" in ask("plugins", "explain", "lyng")[1]
 

@@ -74,7 +74,7 @@ def test_grant_shows_the_difference_and_lets_it_run(
     assert "new file extra.py" in lines
     assert "+print('\\x1b[2J')" in lines
     assert "gone: gone.txt" in lines
-    assert "nobody can be asked here" in err
+    assert "no user can be asked here" in err
     assert status(start(enable=("p",)), "p") == "changed"
 
     assert main(["plugins", "grant", "p", "--yes"]) == 0

@@ -154,7 +154,7 @@ def test_a_failing_model_and_a_used_up_script_fail_the_turn() -> None:
     with plugin_host(model=[ModelFailure("who are you?", 401)]) as host:
         with pytest.raises(ModelError, match="key"):
             host.ask("hello")
-        with pytest.raises(ModelError, match="no answer for request 2, whose last message is: hello"):
+        with pytest.raises(ModelError, match="no answer for request 2, with the last message: hello"):
             host.ask("hello")
 
 
@@ -186,7 +186,7 @@ def test_commands_run_as_if_they_were_typed() -> None:
         assert "word" in usage.err
         with pytest.raises(UserError, match=r"no command '/whisper'.*shout"):
             host.run_command("/whisper")
-        with pytest.raises(UserError, match=r"no plugin brings `hermes whisper`"):
+        with pytest.raises(UserError, match=r"no plugin registers `hermes whisper`"):
             host.run_cli(["whisper"])
 
 

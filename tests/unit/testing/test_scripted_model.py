@@ -45,7 +45,7 @@ def test_failures_go_over_the_wire_with_status_and_waiting_time() -> None:
     assert texts[0] == "slow down"
     assert "cannot answer <object" in texts[1]
     assert "answer 3 of the scripted model failed: ZeroDivisionError" in texts[2]
-    assert texts[3] == "the scripted model has no answer for request 4, whose last message is: hello"
+    assert texts[3] == "the scripted model has no answer for request 4, with the last message: hello"
     assert elsewhere.status_code == 404
 
 

@@ -28,7 +28,7 @@ add_config = command.add
     "check",
     "check a file, or all the files of the home (exit status 78: errors)",
     argument("file", nargs="?", metavar="FILE", help="config or .env file; without it the home's files"),
-    argument("--strict", action="store_true", help="refuse keys that nobody declares"),
+    argument("--strict", action="store_true", help="refuse undeclared keys"),
     JSON,
     argument("--label", default="", help="name for the findings in place of FILE and its lines"),
 )
@@ -181,7 +181,7 @@ def _check_names(path: tuple[str | int, ...], values: dict[str, Any]) -> None:
     "print the config in effect, secrets masked",
     JSON,
     argument("--origin", action="store_true", help="print a line per key, with the layer that decides it"),
-    argument("--changed", action="store_true", help="leave the defaults out"),
+    argument("--changed", action="store_true", help="leave out the defaults"),
 )
 def _show(args: Args) -> None:
     from hermes_agent.app.manifest_cache import declared_schema  # as in _check
@@ -211,7 +211,7 @@ def _show(args: Args) -> None:
 @command.action(
     "get",
     "print the value of a key, secrets masked",
-    argument("key", metavar="KEY", help="dotted path, as agent.max_turns"),
+    argument("key", metavar="KEY", help="dotted path, such as agent.max_turns"),
     JSON,
 )
 def _get(args: Args) -> int:
@@ -244,7 +244,7 @@ def _get(args: Args) -> int:
 
 @command.action(
     "set",
-    "set a key; comments and order of the file stay",
+    "set a key; the file keeps its comments and order",
     argument("key", metavar="KEY", help="dotted path, or the NAME of a variable, which goes to .env"),
     argument("value", metavar="VALUE", help="YAML: 5, true, text, [a, b]"),
 )
@@ -286,7 +286,7 @@ def _set(args: Args) -> None:
 
 @command.action(
     "unset",
-    "remove a key, so that its default holds",
+    "remove a key; its default applies again",
     argument("key", metavar="KEY", help="dotted path, or the NAME of a variable in .env"),
 )
 def _unset(args: Args) -> None:

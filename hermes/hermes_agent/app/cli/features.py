@@ -29,22 +29,30 @@ if TYPE_CHECKING:
     from hermes_agent.memory.provider_session import SetupField
 
 
-cron_command = CliSubcommand("cron", "work at its time: list, add and change scheduled jobs")
+cron_command = CliSubcommand("cron", "list, add and change scheduled jobs")
 add_cron = cron_command.add
 
-JOB_ARGUMENT = argument("job", metavar="JOB", help="id, its beginning, or name")
+JOB_ARGUMENT = argument("job", metavar="JOB", help="id, beginning of an id, or name")
 JOB_OPTIONS = (
     argument("--name", metavar="TEXT"),
     argument("--deliver", metavar="WHERE", help="local, or PLATFORM[:CHAT[:THREAD]], several with commas"),
-    argument("--repeat", type=int, metavar="N", help="how often; 0 for ever"),
-    argument("--skill", dest="skills", action="append", metavar="NAME", help="a skill to keep to; repeatable"),
+    argument("--repeat", type=int, metavar="N", help="how many times; 0: without end"),
+    argument("--skill", dest="skills", action="append", metavar="NAME", help="a skill that the job uses; repeatable"),
     argument("--toolset", dest="enabled_toolsets", action="append", metavar="NAME", help="repeatable"),
     argument("--model", metavar="NAME"),
     argument("--script", metavar="FILE", help="a file in HOME/scripts that runs first"),
     argument(
-        "--no-agent", action="store_true", default=None, help="what the script prints is the answer, no model is asked"
+        "--no-agent",
+        action="store_true",
+        default=None,
+        help="the output of the script is the answer; no model is asked",
     ),
-    argument("--context-from", action="append", metavar="JOB", help="tell what this job said last; repeatable"),
+    argument(
+        "--context-from",
+        action="append",
+        metavar="JOB",
+        help="add the last answer of this job to the prompt; repeatable",
+    ),
     argument("--workdir", metavar="DIR"),
 )
 
@@ -111,7 +119,7 @@ def _add_job(args: Args) -> None:
 
 @cron_command.action(
     "edit",
-    "change a job; what is not named stays",
+    "change a job; settings that are not given stay",
     JOB_ARGUMENT,
     argument("--schedule", metavar="WHEN"),
     argument("--prompt", metavar="TEXT"),
@@ -123,7 +131,7 @@ def _edit_job(args: Args) -> None:
     print(f"{job.id}  {job.name}: next {_format_job_time(job.next_run) if job.enabled else 'never (paused)'}")
 
 
-@cron_command.action("pause", "keep a job from running", JOB_ARGUMENT)
+@cron_command.action("pause", "pause a job", JOB_ARGUMENT)
 def _pause_job(args: Args) -> None:
     from dataclasses import replace  # imports `inspect`, which the help does not need
 
@@ -132,7 +140,7 @@ def _pause_job(args: Args) -> None:
     print(f"{job.name} is paused.")
 
 
-@cron_command.action("resume", "let a paused job run again", JOB_ARGUMENT)
+@cron_command.action("resume", "resume a paused job", JOB_ARGUMENT)
 def _resume_job(args: Args) -> None:
     from hermes_agent.cron.jobs import resume_job
 
@@ -141,7 +149,7 @@ def _resume_job(args: Args) -> None:
     print(f"{job.name}: next {_format_job_time(job.next_run)}")
 
 
-@cron_command.action("run", "run a job as soon as the daemon looks, whatever its plan", JOB_ARGUMENT)
+@cron_command.action("run", "run a job now, outside its schedule", JOB_ARGUMENT)
 def _run_job_now(args: Args) -> None:
     with _job_store() as store:
         job = store.find(args.job)
@@ -150,7 +158,7 @@ def _run_job_now(args: Args) -> None:
     _warn_without_daemon()
 
 
-@cron_command.action("remove", "remove a job and what is kept of its runs", JOB_ARGUMENT)
+@cron_command.action("remove", "remove a job and the record of its runs", JOB_ARGUMENT)
 def _remove_job(args: Args) -> None:
     with _job_store() as store:
         job = store.find(args.job)
@@ -158,7 +166,7 @@ def _remove_job(args: Args) -> None:
     print(f"{job.name} is removed.")
 
 
-@cron_command.action("list", "the jobs, by their next run", JSON)
+@cron_command.action("list", "list the jobs, sorted by their next run", JSON)
 def _list_jobs(args: Args) -> int:
     with _job_store() as store:
         jobs = store.jobs()
@@ -175,9 +183,9 @@ def _list_jobs(args: Args) -> int:
 
 @cron_command.action(
     "runs",
-    "what came of the last runs of a job",
+    "show the results of the last runs of a job",
     JOB_ARGUMENT,
-    argument("-n", "--limit", type=int, default=10, metavar="N", help="how many (10)"),
+    argument("-n", "--limit", type=int, default=10, metavar="N", help="number of runs (default: 10)"),
     JSON,
 )
 def _list_runs(args: Args) -> int:
@@ -207,21 +215,21 @@ def _warn_without_daemon() -> None:
 
 MEMORY_KEY = ("memory", "provider")
 
-memory_command = CliSubcommand("memory", "choose and set up what remembers across sessions")
+memory_command = CliSubcommand("memory", "choose and set up the memory provider")
 add_memory = memory_command.add
 
 
 @memory_command.action(
     "setup",
-    "choose a memory provider and give it what it needs",
-    argument("name", metavar="NAME", nargs="?", default="", help="which; without it the list is shown"),
+    "choose a memory provider and enter its settings",
+    argument("name", metavar="NAME", nargs="?", default="", help="the provider; without it, choose from a list"),
     argument(
         "--set",
         dest="given",
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="a setting that is then not asked for; `KEY=-` reads it from standard input",
+        help="a setting, so that it is not asked for; `KEY=-` reads it from standard input",
     ),
 )
 def _set_up_memory(args: Args) -> None:
@@ -234,7 +242,7 @@ def _set_up_memory(args: Args) -> None:
     if name not in known:
         names = ", ".join(sorted(known)) or "none"
         raise UserError(
-            f"there is no memory provider {name!r}; these are: {names}", hint="`hermes plugins install` brings more."
+            f"there is no memory provider {name!r}; these are: {names}", hint="`hermes plugins install` adds others."
         )
     before = load(home).get("memory.provider")
     set_value(home, MEMORY_KEY, name)
@@ -251,7 +259,7 @@ def _set_up_memory(args: Args) -> None:
         print(f"{name} says that it is not available yet: `hermes memory status` shows what it lacks.")
 
 
-@memory_command.action("status", "which provider is used, what it lacks, and the agent's own notes", JSON)
+@memory_command.action("status", "show the provider, what it lacks, and the agent's own notes", JSON)
 def _memory_status(args: Args) -> int:
     from hermes_agent.memory.notes import FILES, Notes, NoteSettings, notes_folder
     from hermes_agent.memory.provider_session import setup_fields
@@ -284,7 +292,7 @@ def _memory_status(args: Args) -> int:
     return EXIT_OK
 
 
-@memory_command.action("off", "use no provider; what it knows stays where it is")
+@memory_command.action("off", "use no provider; its data stays")
 def _turn_memory_off(args: Args) -> None:
     from hermes_agent.config.edit import set_value  # as in _setup
 

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 RETURNS_WITHIN_S = 60.0
 """Longest time in seconds that a restarting daemon may leave the home without an owner."""
 
-gateway_command = CliSubcommand("gateway", "run the daemon, ask how it does")
+gateway_command = CliSubcommand("gateway", "run and control the daemon")
 add_gateway = gateway_command.add
 
 
@@ -43,7 +43,12 @@ add_gateway = gateway_command.add
     exclusive(
         argument("-v", "--verbose", dest="log_level", action="store_const", const="DEBUG", help="log everything"),
         argument(
-            "-q", "--quiet", dest="log_level", action="store_const", const="WARNING", help="log warnings and worse"
+            "-q",
+            "--quiet",
+            dest="log_level",
+            action="store_const",
+            const="WARNING",
+            help="log warnings and errors only",
         ),
     ),
 )
@@ -90,8 +95,8 @@ def _run_daemon(args: Args) -> int:
 
 @gateway_command.action(
     "setup",
-    "set up a chat platform: its settings, and who may talk",
-    argument("platform", metavar="PLATFORM", nargs="?", help="which; without it, one of a list"),
+    "set up a chat platform: its settings and its users",
+    argument("platform", metavar="PLATFORM", nargs="?", help="the platform; without it, choose from a list"),
 )
 def _setup(args: Args) -> int:
     from hermes_agent.app.gateway_commands import set_up
@@ -205,7 +210,7 @@ def _counts(host: Host) -> dict[str, int]:
     }
 
 
-@gateway_command.action("key", "print the key of the HTTP server, made when there is none")
+@gateway_command.action("key", "print the key of the HTTP server; creates it if there is none")
 def _key(args: Args) -> None:
     from hermes_agent.server import with_key
 
@@ -213,7 +218,7 @@ def _key(args: Args) -> None:
     print(with_key(_settings(home), home).key)
 
 
-@gateway_command.action("status", "say whether the daemon runs and answers (exit status 1: no)", JSON)
+@gateway_command.action("status", "show whether the daemon runs and answers (exit status 1: no)", JSON)
 def _status(args: Args) -> int:
     from hermes_agent.app.gateway_commands import collect_from_socket, collect_status, status_text
 
@@ -234,8 +239,8 @@ def _ask_daemon(op: str, *, timeout_s: float = 30.0, **more: Any) -> dict[str, A
 
 @gateway_command.action(
     "stop",
-    "let running turns finish, then end the daemon",
-    argument("--now", action="store_true", help="do not wait for running turns; they go on at the next start"),
+    "stop the daemon after the running turns",
+    argument("--now", action="store_true", help="do not wait for running turns; they resume at the next start"),
 )
 def _stop(args: Args) -> None:
     from hermes_agent.service.daemon_state import lock_holder
@@ -250,7 +255,7 @@ def _stop(args: Args) -> None:
     print(f"stopped (pid {pid})")
 
 
-@gateway_command.action("restart", "begin anew (an update, say) without refusing or losing anything")
+@gateway_command.action("restart", "restart the daemon, for example after an update; nothing is lost")
 def _restart(args: Args) -> int:
     before = _ask_daemon("status")["started"]
     _ask_daemon("restart")
@@ -270,14 +275,14 @@ def _restart(args: Args) -> int:
             return EXIT_OK
 
 
-@gateway_command.action("reload", "load plugins and config anew, and say what changed")
+@gateway_command.action("reload", "load plugins and config again, and show what changed")
 def _reload(args: Args) -> None:
     print("\n".join(_ask_daemon("reload", timeout_s=120)["told"]) or "nothing changed")
 
 
 @gateway_command.action(
     "revive",
-    "send again to a target that was given up",
+    "send again to a parked target",
     argument("target", metavar="TARGET", help="as `hermes gateway status` lists it, or all"),
 )
 def _revive(args: Args) -> None:
@@ -292,7 +297,7 @@ def _settings(home: Path) -> HttpSettings:
     return read_settings(load(home), Credentials(home, os.environ))
 
 
-pairing_command = CliSubcommand("pairing", "let people in on chat platforms, and out again")
+pairing_command = CliSubcommand("pairing", "allow users of chat platforms, and revoke it")
 add_pairing = pairing_command.add
 
 PLATFORM_ARGUMENT = argument("platform", metavar="PLATFORM")
@@ -311,8 +316,8 @@ def _pairing_store() -> Iterator[PairingStore]:
 
 @pairing_command.action(
     "list",
-    "who waits, and who was let in",
-    argument("--platform", metavar="NAME", help="only those of this platform"),
+    "list the pending requests and the allowed users",
+    argument("--platform", metavar="NAME", help="only this platform"),
     JSON,
 )
 def _list_pairings(args: Args) -> int:
@@ -321,7 +326,7 @@ def _list_pairings(args: Args) -> int:
     if args.json:
         return print_json({"pending": pending, "approved": approved})
     if not pending and not approved:
-        print("Nobody waits, and nobody was let in.")
+        print("There are no pending requests and no allowed users.")
     if pending:
         print("Waiting (approve with: hermes pairing approve PLATFORM CODE):")
     for one in pending:
@@ -330,7 +335,7 @@ def _list_pairings(args: Args) -> int:
             f"  {one['platform']:<12} {one['user_id']}{name}  request {one['request_id']}, {one['age_minutes']} min ago"
         )
     if approved:
-        print("Let in:")
+        print("Allowed:")
     for one in approved:
         name = f" {one['user_name']}" if one.get("user_name") else ""
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.get("approved_at", 0)))
@@ -340,7 +345,7 @@ def _list_pairings(args: Args) -> int:
 
 @pairing_command.action(
     "approve",
-    "let in the person who was given a code",
+    "allow the user who was given a code",
     PLATFORM_ARGUMENT,
     argument("code", metavar="CODE", help="the code, or the request's id in `hermes pairing list`"),
 )
@@ -354,32 +359,32 @@ def _approve_user(args: Args) -> int:
             " `hermes pairing list` shows the pending requests.",
         )
     name = f" ({person['user_name']})" if person["user_name"] else ""
-    print(f"{person['user_id']}{name} may talk to the agent on {args.platform}.")
+    print(f"{person['user_id']}{name} may use the agent on {args.platform}.")
     return 0
 
 
 @pairing_command.action(
     "revoke",
-    "take back what was approved",
+    "revoke the permission of a user",
     PLATFORM_ARGUMENT,
-    argument("user", metavar="USER", help="the person's id in `hermes pairing list`"),
+    argument("user", metavar="USER", help="the user's id in `hermes pairing list`"),
 )
 def _revoke_user(args: Args) -> int:
     with _pairing_store() as store:
         gone = store.revoke(args.platform, args.user)
     if not gone:
         raise UserError(
-            f"{args.user} was not let in on {args.platform} by a code",
+            f"{args.user} was not allowed on {args.platform} by a code",
             hint="`hermes pairing list` shows who was. Allow lists are variables and keys of the config.",
         )
-    print(f"{args.user} may no longer talk to the agent on {args.platform}.")
+    print(f"{args.user} may no longer use the agent on {args.platform}.")
     return 0
 
 
 @pairing_command.action(
     "clear-pending",
-    "void the codes that wait",
-    argument("platform", metavar="PLATFORM", nargs="?", help="only those of this platform"),
+    "delete the pending codes",
+    argument("platform", metavar="PLATFORM", nargs="?", help="only this platform"),
 )
 def _clear_pairings(args: Args) -> int:
     with _pairing_store() as store:
@@ -404,12 +409,16 @@ add_send = send_command.add
         "--to",
         required=True,
         metavar="PLATFORM[:CHAT[:THREAD]]",
-        help="where to; without a chat, the platform's home channel",
+        help="the target; without a chat, the platform's home channel",
     ),
     argument(
-        "--wait", type=float, default=0.0, metavar="SECONDS", help="wait until the platform has it (exit status 1: not)"
+        "--wait",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="wait until the platform has it (exit status 1: it has not)",
     ),
-    argument("text", nargs="*", metavar="TEXT", help="what to say; without it, or as -, standard input"),
+    argument("text", nargs="*", metavar="TEXT", help="the text; without it, or as -, standard input is read"),
 )
 def _send_text(args: Args) -> int:
     from hermes_agent.service.daemon_state import lock_holder

@@ -38,7 +38,7 @@ FIRST_PORT = 8642
 
 profile_command = CliSubcommand(
     "profile",
-    "several agents on this machine, each with a home of its own",
+    "manage profiles: several agents on this machine, each with its own home",
     epilog="`hermes -p NAME COMMAND` works in a profile once, `hermes profile use NAME` from now on.",
 )
 add_profile = profile_command.add
@@ -47,7 +47,7 @@ PROFILE_NAME = argument("name", metavar="NAME")
 
 
 @profile_command.default(json=False)
-@profile_command.action("list", "which there are, which is used, which daemons run", JSON)
+@profile_command.action("list", "list the profiles, with the one in use and running daemons", JSON)
 def _list_profiles(args: Args) -> int:
     found = [_describe_profile(one, hermes_home()) for one in profiles()]
     if args.json:
@@ -72,10 +72,10 @@ def _describe_profile(one: HomeProfile, used: Path) -> dict[str, Any]:
 
 @profile_command.action(
     "create",
-    "make one",
+    "create a profile",
     PROFILE_NAME,
-    argument("--clone", action="store_true", help="begin with config, .env and SOUL.md of the present one"),
-    argument("--clone-from", metavar="OTHER", help="the same of another one"),
+    argument("--clone", action="store_true", help="copy config, .env and SOUL.md of the current profile"),
+    argument("--clone-from", metavar="OTHER", help="copy them from this profile"),
 )
 def _create_profile(args: Args) -> None:
     import shutil  # imports every compressor, which the help does not need
@@ -108,7 +108,7 @@ def _free_port() -> int:
     return next(port for port in range(FIRST_PORT, 65536) if port not in taken)
 
 
-@profile_command.action("use", "work in one from now on, where neither -p nor HERMES_HOME says otherwise", PROFILE_NAME)
+@profile_command.action("use", "use a profile from now on, unless -p or HERMES_HOME is given", PROFILE_NAME)
 def _use_profile(args: Args) -> None:
     found = profile_at(args.name)
     write_atomic(root_home() / ACTIVE_PROFILE_FILE, found.name + "\n")
@@ -116,7 +116,7 @@ def _use_profile(args: Args) -> None:
 
 
 @profile_command.action(
-    "rename", "give one another name; its daemon must not run", PROFILE_NAME, argument("new_name", metavar="NEW_NAME")
+    "rename", "rename a profile; its daemon must not run", PROFILE_NAME, argument("new_name", metavar="NEW_NAME")
 )
 def _rename_profile(args: Args) -> None:
     found, wanted = _find_named_profile(args.name), profile_at(args.new_name, must_exist=False)
@@ -128,7 +128,7 @@ def _rename_profile(args: Args) -> None:
     print(f"{args.name} is {args.new_name} now")
 
 
-@profile_command.action("delete", "remove one with everything in it; its daemon must not run", PROFILE_NAME, YES)
+@profile_command.action("delete", "delete a profile with everything in it; its daemon must not run", PROFILE_NAME, YES)
 def _delete_profile(args: Args) -> None:
     import shutil  # as in _create
 
@@ -204,7 +204,7 @@ def _check_state(args: Args) -> int:
     return 1 if found.faults else 0
 
 
-@state_command.action("expire", "remove sessions and files that nobody used for sessions.retention_days")
+@state_command.action("expire", "remove sessions and files that were not used for sessions.retention_days")
 def _expire_state(args: Args) -> int:
     from hermes_agent.host.maintenance import EXPIRING, expire_files
     from hermes_agent.store.database import expire_rows
@@ -238,8 +238,8 @@ def _list_restore_points(args: Args) -> int:
 
 @state_command.action(
     "restore",
-    "put a copy back; the daemon must not run",
-    argument("name", metavar="NAME", help="as `hermes state restore-points` lists it"),
+    "restore a copy; the daemon must not run",
+    argument("name", metavar="NAME", help="name of the copy in `hermes state restore-points`"),
 )
 def _restore_point(args: Args) -> int:
     from hermes_agent.service.daemon_state import HomeLock
@@ -270,15 +270,15 @@ def _parse_count(text: str) -> int:
 
 
 @logs_command.default(
-    argument("-f", "--follow", action="store_true", help="go on showing what is logged, until Ctrl-C"),
-    argument("-n", "--lines", type=_parse_count, default=50, metavar="N", help="how many records (50)"),
+    argument("-f", "--follow", action="store_true", help="show new records until Ctrl-C"),
+    argument("-n", "--lines", type=_parse_count, default=50, metavar="N", help="number of records (default: 50)"),
     argument(
         "--level",
         type=str.lower,
         choices=LEVELS,
         default="debug",
         metavar="LEVEL",
-        help="the least level: debug, info, warning, error or critical",
+        help="lowest level: debug, info, warning, error or critical",
     ),
     argument("--session", metavar="ID", help="only records of this session"),
     argument("--plugin", metavar="NAME", help="only records of this plugin"),
@@ -290,7 +290,7 @@ def _parse_count(text: str) -> int:
         "--source",
         choices=("auto", "journal", "file"),
         default="auto",
-        help="where to read; auto takes what the daemon recorded at its start",
+        help="where to read; auto: what the daemon recorded at its start",
     ),
     argument("--unit", metavar="NAME", help="read the journal of this systemd unit"),
 )
@@ -375,14 +375,14 @@ def _print_note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-doctor_command = CliSubcommand("doctor", "look for what is wrong, and say how to put it right")
+doctor_command = CliSubcommand("doctor", "check the installation and suggest fixes")
 add_doctor = doctor_command.add
 
 
 @doctor_command.default(
     exclusive(
-        argument("--offline", action="store_true", help="do not ask the model's server"),
-        argument("--ask", action="store_true", help="ask the model a question, and show how long it takes to answer"),
+        argument("--offline", action="store_true", help="send no request to the model's server"),
+        argument("--ask", action="store_true", help="ask the model a question and measure the time to the answer"),
     ),
     JSON,
 )

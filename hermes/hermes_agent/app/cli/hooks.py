@@ -113,7 +113,7 @@ def _payload(name: str | None) -> dict[str, Any]:
 
 @hooks_command.action(
     "allow",
-    "show the programs that wait, and allow them",
+    "show the programs that are not approved yet, and allow them",
     argument("command", metavar="COMMAND", nargs="?", default="", help="only this one, as the config has it"),
     YES,
 )
@@ -143,7 +143,7 @@ def _allow(args: Args) -> int:
 
 
 @hooks_command.action(
-    "revoke", "forget the approval of a program", argument("command", metavar="COMMAND", help="as the config has it")
+    "revoke", "withdraw the approval of a program", argument("command", metavar="COMMAND", help="as the config has it")
 )
 def _revoke(args: Args) -> int:
     _, consent, _, _ = _configured()

@@ -24,9 +24,13 @@ if TYPE_CHECKING:
     from hermes_agent.models.providers import ModelProvider
 
 
-REFRESH = argument("--refresh", action="store_true", help="ask the provider, however young the kept list is")
+REFRESH = argument(
+    "--refresh", action="store_true", help="request the list from the provider, even if a recent one is stored"
+)
 
-model_command = CliSubcommand("model", "models of providers: list, info; models of this machine: fetch, check, remove")
+model_command = CliSubcommand(
+    "model", "list the models of providers; fetch, check and remove the models of this machine"
+)
 
 
 def add_model(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -48,7 +52,7 @@ def _services(profile: ClientProfile) -> ClientServices:
 
 @model_command.action(
     "list",
-    "the models of a provider; without PROVIDER those that run on this machine",
+    "list the models of a provider; without PROVIDER, those of this machine",
     argument("provider", nargs="?", default="", metavar="PROVIDER", help="name of the provider"),
     REFRESH,
     JSON,
@@ -94,9 +98,9 @@ def _price(sent: float | None, written: float | None) -> str:
 
 @model_command.action(
     "info",
-    "what is known of a model: context, pictures, tools, price",
+    "show context length, abilities and price of a model",
     argument("name", metavar="NAME", nargs="?", default="", help="model (default: the configured one)"),
-    argument("--provider", metavar="PROVIDER", default="", help="whose it is (default: the configured one)"),
+    argument("--provider", metavar="PROVIDER", default="", help="provider of the model (default: the configured one)"),
     REFRESH,
     JSON,
 )
@@ -143,10 +147,10 @@ def _logins() -> LoginStore:
 @auth_command.action(
     "login",
     "store a key, or sign in where the provider offers it",
-    argument("provider", metavar="PROVIDER", help="as in `model.provider`"),
-    argument("--label", default="", help="its name, for `ctx.llm(profile=…)` and lists (default: PROVIDER)"),
+    argument("provider", metavar="PROVIDER", help="name of the provider, as in `model.provider`"),
+    argument("--label", default="", help="name of the key, for `ctx.llm(profile=…)` and lists (default: PROVIDER)"),
     exclusive(
-        argument("--api-key", action="store_true", help="store a key: it is asked for, or read from standard input"),
+        argument("--api-key", action="store_true", help="store a key, typed at a prompt or read from standard input"),
         argument("--device", action="store_true", help="sign in on another device, with a code"),
         argument("--browser", action="store_true", help="sign in with a browser on this machine"),
     ),
@@ -260,8 +264,8 @@ def show_address(url: str, *, opens: bool) -> None:
 
 @auth_command.action(
     "list",
-    "what is stored",
-    argument("provider", metavar="PROVIDER", nargs="?", default="", help="only those of this provider"),
+    "list the stored keys and sign-ins",
+    argument("provider", metavar="PROVIDER", nargs="?", default="", help="only this provider"),
     JSON,
 )
 def _list_logins(args: Args) -> int:
@@ -278,9 +282,9 @@ def _list_logins(args: Args) -> int:
 
 @auth_command.action(
     "logout",
-    "forget what is stored",
+    "delete a stored key or sign-in",
     argument("provider", metavar="PROVIDER"),
-    argument("--label", default="", help="only the one of this name"),
+    argument("--label", default="", help="only the one with this name"),
 )
 def _logout(args: Args) -> int:
     gone = _logins().remove(args.provider, args.label)
@@ -294,7 +298,7 @@ def _logout(args: Args) -> int:
 
 @auth_command.action(
     "status",
-    "what the configured model is asked with; status 1 when nothing is there",
+    "show the key or sign-in that model requests use (exit status 1: there is none)",
     argument("provider", metavar="PROVIDER", nargs="?", default="", help="another provider"),
     JSON,
 )

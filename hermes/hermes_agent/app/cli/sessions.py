@@ -31,9 +31,9 @@ DAY_S = 86_400
 sessions_command = CliSubcommand("sessions", "list, show, search, export and delete conversations")
 add_sessions = sessions_command.add
 
-SESSION_ID = argument("id", metavar="ID", help="the id, or its beginning")
-ALL = argument("--all", action="store_true", help="those of everybody, not only your own")
-SOURCE = argument("--source", metavar="NAME", help="only those of this front door: cli, api_server, …")
+SESSION_ID = argument("id", metavar="ID", help="id, or the beginning of it")
+ALL = argument("--all", action="store_true", help="the sessions of all users, not only yours")
+SOURCE = argument("--source", metavar="NAME", help="only sessions of this front end: cli, api_server, …")
 
 
 def _open_transcript() -> Transcript | None:
@@ -63,8 +63,8 @@ def _principals_of(args: Args) -> frozenset[str] | None:
 
 @sessions_command.action(
     "list",
-    "the sessions that were used last",
-    argument("-n", "--limit", type=int, default=20, metavar="N", help="how many (20)"),
+    "list the most recently used sessions",
+    argument("-n", "--limit", type=int, default=20, metavar="N", help="number of sessions (default: 20)"),
     SOURCE,
     ALL,
     JSON,
@@ -88,7 +88,7 @@ def _list_sessions(args: Args) -> int:
     return EXIT_OK
 
 
-@sessions_command.action("show", "the transcript of one session", SESSION_ID, ALL, JSON)
+@sessions_command.action("show", "show the transcript of a session", SESSION_ID, ALL, JSON)
 def _show_session(args: Args) -> int:
     if (door := daemon_client.daemon_socket(os.environ)) is not None and not args.all:
         session, messages = daemon_client.load_session(door, args.id)
@@ -145,9 +145,9 @@ def _replay(args: Args) -> int:
 
 @sessions_command.action(
     "search",
-    "find messages by their words",
-    argument("words", metavar="WORD", nargs="+", help="quotes for a phrase, OR for either"),
-    argument("-n", "--limit", type=int, default=20, metavar="N", help="how many messages (20)"),
+    "search the messages of all your sessions",
+    argument("words", metavar="WORD", nargs="+", help="words to find; quotes for a phrase, OR between alternatives"),
+    argument("-n", "--limit", type=int, default=20, metavar="N", help="number of messages (default: 20)"),
     argument("--role", action="append", default=[], choices=("user", "assistant", "tool")),
     SOURCE,
     argument("--sort", choices=("relevance", "newest", "oldest"), default="relevance"),
@@ -174,8 +174,8 @@ def _search(args: Args) -> int:
 @sessions_command.action(
     "export",
     "write sessions to a file, or to standard output",
-    argument("id", metavar="ID", nargs="?", default="", help="one session; without it all of them"),
-    argument("-o", "--output", metavar="FILE", default="-", help="only you may read it"),
+    argument("id", metavar="ID", nargs="?", default="", help="the session; without it, all of them"),
+    argument("-o", "--output", metavar="FILE", default="-", help="file to write, readable by you alone"),
     argument("--format", choices=("jsonl", "markdown"), default="jsonl"),
     ALL,
 )
@@ -224,8 +224,8 @@ def _rename(args: Args) -> None:
 
 @sessions_command.action(
     "delete",
-    "delete a session and what was said in it",
-    argument("id", metavar="ID", nargs="+", help="the id, or its beginning"),
+    "delete a session with its messages",
+    argument("id", metavar="ID", nargs="+", help="id, or the beginning of it"),
     YES,
     ALL,
 )
@@ -237,8 +237,8 @@ def _delete(args: Args) -> int:
 
 @sessions_command.action(
     "prune",
-    "delete the sessions that were not used for long",
-    argument("--older-than", type=float, required=True, metavar="DAYS", help="last used before so many days"),
+    "delete sessions that were not used for a time",
+    argument("--older-than", type=float, required=True, metavar="DAYS", help="delete sessions not used for DAYS days"),
     SOURCE,
     YES,
     ALL,
@@ -280,7 +280,7 @@ def _as_dict(session: SessionInfo) -> dict[str, object]:
 
 INSIGHT_COLUMNS = ("day", "model", "source", "cause", "plugin", "principal")
 
-insights_command = CliSubcommand("insights", "tokens, cost and time by day, model, front door and cause")
+insights_command = CliSubcommand("insights", "show tokens, cost and time by day, model, front end and cause")
 add_insights = insights_command.add
 
 
@@ -292,14 +292,14 @@ def _days(text: str) -> int:
 
 
 @insights_command.default(
-    argument("--days", type=_days, default=30, metavar="N", help="the last N days, today included (30)"),
+    argument("--days", type=_days, default=30, metavar="N", help="the last N days, including today (default: 30)"),
     argument(
         "--by",
         choices=INSIGHT_COLUMNS,
         metavar="|".join(INSIGHT_COLUMNS),
         help="only one table (day, model, source and cause)",
     ),
-    argument("--source", default="", metavar="NAME", help="only this front door: cli, api_server, telegram, …"),
+    argument("--source", default="", metavar="NAME", help="only this front end: cli, api_server, telegram, …"),
     JSON,
 )
 def _show_insights(args: Args) -> int:
@@ -334,9 +334,9 @@ def _show_insights(args: Args) -> int:
 CHECKPOINT_ID = argument(
     "id", metavar="NUMBER|ID", help="number of `hermes rollback list` in this folder, or id of any folder"
 )
-FILES = argument("files", metavar="FILE", nargs="*", help="these files or folders alone")
+FILES = argument("files", metavar="FILE", nargs="*", help="only these files or folders")
 
-rollback_command = CliSubcommand("rollback", "put files back as they were before the agent changed them")
+rollback_command = CliSubcommand("rollback", "restore files as they were before the agent changed them")
 add_rollback = rollback_command.add
 
 
@@ -350,7 +350,7 @@ def _checkpoints() -> Checkpoints:
 @rollback_command.action(
     "list",
     "list the checkpoints of this folder (also without an action)",
-    argument("--all", action="store_true", help="those of every folder"),
+    argument("--all", action="store_true", help="the checkpoints of every folder"),
     JSON,
 )
 def _list_checkpoints(args: Args) -> int:
@@ -393,7 +393,7 @@ def _show_difference(checkpoints: Checkpoints, chosen: Checkpoint, files: list[s
         print(printable(line) if sys.stdout.isatty() else line)
 
 
-@rollback_command.action("restore", "put files back, after a checkpoint of what is there", CHECKPOINT_ID, FILES, YES)
+@rollback_command.action("restore", "restore files, after a checkpoint of the present ones", CHECKPOINT_ID, FILES, YES)
 def _restore_checkpoint(args: Args) -> int:
     from hermes_agent.workspace.checkpoints import restore_text
 
@@ -413,7 +413,7 @@ def _restore_checkpoint(args: Args) -> int:
     return 0
 
 
-@rollback_command.action("prune", "remove what is over the limits of `checkpoints` in the config")
+@rollback_command.action("prune", "remove checkpoints above the limits of `checkpoints` in the config")
 def _prune_checkpoints(args: Args) -> int:
     print(f"{_checkpoints().prune()} checkpoints removed")
     return 0

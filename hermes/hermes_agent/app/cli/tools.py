@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hermes_agent.mcp.settings import McpServerSettings
 
 
-tools_command = CliSubcommand("tools", "list the tools, and say why one is or is not there")
+tools_command = CliSubcommand("tools", "list the tools, and explain why a tool is available or not")
 add_tools = tools_command.add
 
 SERVERS_S = 20.0
@@ -55,7 +55,7 @@ def _list_tools(args: Args) -> int:
 
 @tools_command.action(
     "explain",
-    "say why the model is shown a tool, or is not (exit status 1)",
+    "explain whether the model gets a tool, and why (exit status 1: it does not)",
     argument("name", metavar="NAME", help="name of the tool"),
     PLATFORM,
     JSON,
@@ -76,7 +76,7 @@ def _explain_tool(args: Args) -> int:
 
 @tools_command.action(
     "info",
-    "show what the model is told of a tool, or the tools of a toolset",
+    "show the schema of a tool, or the tools of a toolset",
     argument("name", metavar="NAME", help="name of a tool or a toolset"),
     JSON,
 )
@@ -109,7 +109,7 @@ def _enable_toolset(args: Args) -> int:
     return _change_toolset(args, offer=True)
 
 
-@tools_command.action("disable", "offer a toolset on a platform no more", TOOLSET, PLACE)
+@tools_command.action("disable", "stop offering a toolset on a platform", TOOLSET, PLACE)
 def _disable_toolset(args: Args) -> int:
     return _change_toolset(args, offer=False)
 
@@ -150,10 +150,10 @@ def _with_name(names: list[str], name: str, *, there: bool) -> list[str]:
     return [*rest, name] if there else rest
 
 
-mcp_command = CliSubcommand("mcp", "servers of the Model Context Protocol, which bring tools")
+mcp_command = CliSubcommand("mcp", "manage servers of the Model Context Protocol")
 add_mcp = mcp_command.add
 
-SERVER_NAME = argument("name", metavar="NAME", help="as in mcp_servers")
+SERVER_NAME = argument("name", metavar="NAME", help="name of the server in mcp_servers")
 
 
 @mcp_command.action("list", "show the servers of the config", JSON, aliases=["ls"])
@@ -179,9 +179,7 @@ def _server_state(one: McpServerSettings) -> str:
     return one.problem or ("on" if one.enabled else "off")
 
 
-@mcp_command.action(
-    "test", "connect to a server, and show its tools (exit status 1: it cannot be done)", SERVER_NAME, JSON
-)
+@mcp_command.action("test", "connect to a server and show its tools (exit status 1: it failed)", SERVER_NAME, JSON)
 def _test_server(args: Args) -> int:
     server = _find_server(args.name)
     with loaded_host() as host:
@@ -201,13 +199,19 @@ def _test_server(args: Args) -> int:
 
 @mcp_command.action(
     "add",
-    "write a server into the config",
+    "add a server to the config",
     SERVER_NAME,
-    argument("--url", default="", help="address of a server that speaks HTTP"),
-    argument("--sse", action="store_true", help="it speaks the older protocol, with server-sent events"),
-    argument("--header", metavar="NAME=VALUE", action="append", default=[], help="sent with each request"),
+    argument("--url", default="", help="address of an HTTP server"),
+    argument("--sse", action="store_true", help="the server uses the older protocol with server-sent events"),
+    argument("--header", metavar="NAME=VALUE", action="append", default=[], help="header of each request; repeatable"),
     argument("--oauth", action="store_true", help="the server uses OAuth; sign in with `hermes mcp login`"),
-    argument("--env", metavar="NAME=VALUE", action="append", default=[], help="for the program; ${NAME} of .env works"),
+    argument(
+        "--env",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="variable of the program; ${NAME} takes a value of .env",
+    ),
     argument(
         "--command", dest="program", metavar="LINE", default="", help="a program and its arguments, as in a shell"
     ),
@@ -237,7 +241,7 @@ def _add_server(args: Args) -> int:
     return EXIT_OK
 
 
-@mcp_command.action("remove", "take a server out of the config, and forget who signed in", SERVER_NAME, aliases=["rm"])
+@mcp_command.action("remove", "remove a server from the config, and delete its sign-in", SERVER_NAME, aliases=["rm"])
 def _remove_server(args: Args) -> int:
     from hermes_agent.config.edit import unset_value
     from hermes_agent.mcp.http_transport import TokenStore
@@ -245,15 +249,15 @@ def _remove_server(args: Args) -> int:
     server = _find_server(args.name)
     file = unset_value(ensure_home(), ("mcp_servers", args.name))
     TokenStore(ensure_home(), server).path.unlink(missing_ok=True)
-    print(f"{args.name} is no more in {file}; {RELOAD_HINT}")
+    print(f"{args.name} is removed from {file}; {RELOAD_HINT}")
     return EXIT_OK
 
 
 @mcp_command.action(
     "login",
-    "sign in at a server (auth: oauth)",
+    "sign in to a server (auth: oauth)",
     SERVER_NAME,
-    argument("--no-open", action="store_true", help="print the address alone, do not open a browser"),
+    argument("--no-open", action="store_true", help="print the address and open no browser"),
 )
 def _login_server(args: Args) -> int:
     import asyncio  # most commands need neither the library nor the sign-in

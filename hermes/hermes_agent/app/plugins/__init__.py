@@ -29,7 +29,7 @@ class _Action(NamedTuple):
 def _kind(parser: argparse._ActionsContainer) -> object:
     from hermes_agent.app.plugins.new import kinds  # lists a folder: only when arguments are parsed
 
-    return parser.add_argument("--kind", choices=kinds(), default="tool", help="what it brings (default: tool)")
+    return parser.add_argument("--kind", choices=kinds(), default="tool", help="what it registers (default: tool)")
 
 
 NAME_HELP = "key or name, as `hermes plugins list` shows it"
@@ -37,16 +37,16 @@ NAME = argument("name", metavar="NAME", help=NAME_HELP)
 
 ACTIONS = {
     "install": _Action(
-        "fetch a plugin, show what it registers, and put it in its place",
+        "fetch a plugin, show what it registers, and install it",
         "install.run_install",
         (
-            argument("source", metavar="SRC", help="where it comes from, see the examples"),
+            argument("source", metavar="SRC", help="source of the plugin, see the examples"),
             argument("--ref", metavar="REF", help="branch, tag or full commit of a git source"),
             argument(
                 "--enable",
                 action=argparse.BooleanOptionalAction,
                 default=None,
-                help="whether it runs from the next start on",
+                help="whether it runs from the next start",
             ),
             argument("--force", action="store_true", help="replace the installed plugin of that name"),
             argument("-y", "--yes", action="store_true", help="answer every question with yes, and prompt for nothing"),
@@ -67,39 +67,39 @@ ACTIONS = {
                 argument("--json", action="store_true", help="print a list of objects"),
                 argument("--plain", action="store_true", help="print status, source, version and name, a line each"),
             ),
-            argument("--enabled", action="store_true", help="only those that run"),
-            argument("--user", action="store_true", help="only those of the home and the project"),
-            argument("--no-bundled", action="store_true", help="leave out what came with the agent"),
+            argument("--enabled", action="store_true", help="only enabled plugins"),
+            argument("--user", action="store_true", help="only plugins of the home and the project"),
+            argument("--no-bundled", action="store_true", help="leave out the bundled plugins"),
         ),
         aliases=["ls"],
     ),
     "info": _Action(
-        "show everything that is known of one plugin",
+        "show all details of a plugin",
         "info.run_info",
         (NAME, argument("--json", action="store_true", help="print an object")),
         "  hermes plugins info calculator\n  hermes plugins info image_gen/foo --json",
     ),
     "update": _Action(
-        "fetch a plugin again from where it came, and show what is different",
+        "fetch a plugin again from its source, and show the differences",
         "install.run_update",
         (
             argument("name", nargs="?", default="", metavar="NAME", help=NAME_HELP),
-            argument("--all", action="store_true", help="every plugin whose origin is known"),
-            argument("--diff", action="store_true", help="show the differences of texts, not only names of files"),
-            argument("--force", action="store_true", help="although it was changed here, or does not load"),
+            argument("--all", action="store_true", help="every plugin with a known origin"),
+            argument("--diff", action="store_true", help="show the differences of texts, not only the names of files"),
+            argument("--force", action="store_true", help="update it even if it was changed here or does not load"),
             YES,
         ),
         "  hermes plugins update calculator --diff\n  hermes plugins update --all --yes",
     ),
     "remove": _Action(
-        "take a plugin away; its files, settings and data are kept",
+        "remove a plugin; its files, settings and data are kept",
         "install.run_remove",
         (NAME, YES),
         "  hermes plugins remove calculator\n  hermes plugins rm calculator --yes",
         aliases=["rm", "uninstall"],
     ),
     "enable": _Action(
-        "let a plugin run from the next start on",
+        "enable a plugin; it runs from the next start",
         "enable.run_enable",
         (
             NAME,
@@ -109,11 +109,15 @@ ACTIONS = {
                 default=None,
                 help="whether it may replace tools of the agent or of other plugins",
             ),
-            argument("--dev", action="store_true", help="you work on it: it runs whatever its files are, see `grant`"),
+            argument(
+                "--dev",
+                action="store_true",
+                help="for development: run it without a comparison of its files, see `grant`",
+            ),
         ),
         "  hermes plugins enable calculator\n  hermes plugins enable mine --dev",
     ),
-    "disable": _Action("do not run a plugin any more", "enable.run_disable", (NAME,)),
+    "disable": _Action("disable a plugin", "enable.run_disable", (NAME,)),
     "grant": _Action(
         "show what changed in a plugin since it was granted, and grant it as it is now",
         "enable.run_grant",
@@ -121,18 +125,18 @@ ACTIONS = {
         "  hermes plugins grant calculator\n  hermes plugins grant calculator --yes",
     ),
     "check": _Action(
-        "load every plugin in an empty home and report conflicts (status 1)",
+        "load every plugin in an empty home and report conflicts (exit status 1)",
         "check.run_check",
         (
             argument("directories", nargs="*", metavar="DIR", help="further plugins, or folders of plugins"),
             argument("--json", action="store_true", help="print the report as JSON"),
             argument("--strict", action="store_true", help="warnings are errors"),
-            argument("--config", metavar="FILE", help="config file whose `plugins` section holds"),
+            argument("--config", metavar="FILE", help="config file with the `plugins` section to use"),
             argument("--out", metavar="FILE", help="write plugins.json"),
             argument(
                 "--no-sandbox",
                 action="store_true",
-                help="load them with your rights: where the machine is a sandbox itself, as a builder is",
+                help="load them with your rights, on a machine that is a sandbox itself, such as a builder",
             ),
             argument(
                 "--report", metavar="FILE", help=argparse.SUPPRESS
@@ -141,13 +145,13 @@ ACTIONS = {
         "  hermes plugins check ./my-plugin\n  hermes plugins check --strict --json ./plugins",
     ),
     "doctor": _Action(
-        "say of every plugin why it runs or not, and what is wrong around them (status 1)",
+        "say for each plugin why it runs or not, and list problems (exit status 1)",
         "doctor.run_doctor",
         (argument("--json", action="store_true", help="print a list of objects"),),
         "  hermes plugins doctor\n  hermes plugins doctor --json",
     ),
     "new": _Action(
-        "write a plugin that works, with its test",
+        "create a working plugin with its test",
         "new.run_new",
         (
             argument("name", metavar="NAME", help="name of the plugin, and of the folder"),
@@ -162,18 +166,20 @@ ACTIONS = {
   hermes plugins new dice --package                a Python package with an entry point""",
     ),
     "reload": _Action(
-        "have the running daemon load changed plugins anew",
+        "let the running daemon load changed plugins again",
         "info.run_reload",
         (argument("name", nargs="?", metavar="NAME", help=NAME_HELP),),
         "  hermes plugins reload\n  hermes plugins reload calculator",
     ),
     "explain": _Action(
-        "load the plugins and say why one runs, or does not (exit status 1)", "info.run_explain", (NAME, JSON)
+        "load the plugins and explain why one runs or not (exit status 1: it does not)",
+        "info.run_explain",
+        (NAME, JSON),
     ),
     "index": _Action(
-        "write down the bundled and declared plugins, so that a start looks less",
+        "write an index of the bundled and declared plugins, which makes starts faster",
         "packages.run_index",
-        (argument("--output", metavar="FILE", help="where to; without it the index is printed"),),
+        (argument("--output", metavar="FILE", help="file to write; without it, print the index"),),
         "  hermes plugins index --output /srv/plugins.json",
     ),
 }

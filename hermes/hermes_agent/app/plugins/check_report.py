@@ -172,7 +172,7 @@ def _failure(record: LoadedPlugin) -> CheckFinding:
     match = NOT_INSTALLED.fullmatch(error)
     if match is not None and match[1] not in ("hermes_agent", "hermes_plugins"):
         package = match[1]
-        hint = f"`{package}` is not installed beside the agent: add it to extraPythonPackages."
+        hint = f"`{package}` is not installed with the agent: add it to extraPythonPackages."
     return CheckFinding("error", "failed", f"plugin `{key}` failed to load: {error}", (key,), place, hint)
 
 

@@ -191,7 +191,7 @@ def _plugin(
     if gate.load or gate.missing:
         missing = missing_packages(pip_dependencies(manifest))
         if missing:
-            text = f"wants Python packages that are not installed: {', '.join(missing)}"
+            text = f"needs Python packages that are not installed: {', '.join(missing)}"
             yield Diagnosis("wrong", key, text, requirement_hint(missing, home))
     notes = (*manifest.notes, *(note for note in report.notes if note not in manifest.notes))
     yield from (Diagnosis("note", key, note) for note in notes)

@@ -225,7 +225,7 @@ def info_lines(about: Mapping[str, Any], extra: Rows = ()) -> list[str]:
     else:
         rows.append(("registers", "not known before it was loaded"))
     rows.append(
-        ("wants", ", ".join(f"{n} ({'set' if there else 'missing'})" for n, there in about["requires_env"].items()))
+        ("needs", ", ".join(f"{n} ({'set' if there else 'missing'})" for n, there in about["requires_env"].items()))
     )
     rows.append(("settings", ", ".join(f"plugins.entries.{about['key']}.{name}" for name in about["settings"])))
     rows += [("problem", f"goes without {text}") for text in about["problems"]]
@@ -334,7 +334,7 @@ def _other_claims(name: str, records: Sequence[LoadedPlugin]) -> Iterator[str]:
     for record in records:
         for problem in record.problems:
             if problem.kind == TOOL.label and problem.name == name:
-                yield f"plugin `{record.manifest.key}` wanted the name too and goes without: {problem.remedy}"
+                yield f"plugin `{record.manifest.key}` also claims the name and goes without it: {problem.remedy}"
 
 
 def _explain_absent_tool(name: str, tools: ToolRegistry, records: Sequence[LoadedPlugin]) -> Iterator[str]:
@@ -347,7 +347,7 @@ def _explain_absent_tool(name: str, tools: ToolRegistry, records: Sequence[Loade
             if record.enabled:
                 yield f"plugin `{key}` names it in provides_tools and does not register it"
             else:
-                yield f"plugin `{key}` brings it and does not run: {record.failure}"
+                yield f"plugin `{key}` registers it and does not run: {record.failure}"
         yield from wanted
         return
     why = tools.why_absent(name)

@@ -68,13 +68,13 @@ def ask_for_variables(here: InstalledPlugins, manifest: PluginManifest, *, may_a
     where = home_paths(here.home)
     if where.declared is not None:
         names = ", ".join(v.name for v in missing)
-        print(f"It wants {names}: give it with services.hermes-agent.credentials or environmentFiles.")
+        print(f"It needs {names}: set it with services.hermes-agent.credentials or environmentFiles.")
         return
     left = []
     for variable in missing:
         value = ""
         if may_ask and is_interactive():
-            print(f"It wants {variable.name}{printable(f': {variable.description}') if variable.description else ''}")
+            print(f"It needs {variable.name}{printable(f': {variable.description}') if variable.description else ''}")
             if variable.url:
                 print(f"  Get one at {printable(variable.url)}")
             value = ask_text(f"  {variable.name} (empty: later)", hidden=variable.secret)
@@ -84,14 +84,14 @@ def ask_for_variables(here: InstalledPlugins, manifest: PluginManifest, *, may_a
         else:
             left.append(variable.name)
     for name in left:
-        print(f"It wants {name}: `hermes config set {name} VALUE` stores it in {where.env}.")
+        print(f"It needs {name}: `hermes config set {name} VALUE` stores it in {where.env}.")
 
 
 def name_missing_packages(here: InstalledPlugins, requirements: Sequence[str]) -> None:
     """Print the missing Python packages of a manifest, and how to add them."""
     missing = missing_packages(requirements)
     if missing:
-        print(f"It wants Python packages that are not installed beside the agent: {', '.join(map(printable, missing))}")
+        print(f"It needs Python packages that are not installed with the agent: {', '.join(map(printable, missing))}")
         print(f"  {requirement_hint(missing, here.home)}", file=sys.stdout)
 
 
@@ -147,7 +147,7 @@ def show(here: InstalledPlugins, staged: StagedPlugin, seen: RegistrationPreview
     rows += [
         (kind, f"{', '.join(names)} (declared; nothing holds it to that)") for kind, names in staged.permissions.items()
     ]
-    rows.append(("wants", ", ".join(manifest.env_names)))
+    rows.append(("needs", ", ".join(manifest.env_names)))
     print(title(manifest))
     print("\n".join(table(rows)))
     if not staged.permissions:

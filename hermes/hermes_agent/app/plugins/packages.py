@@ -88,7 +88,7 @@ def build_wheel(requirement: str, place: Path, tell: OutputListener | None = Non
     wheel = _read(built[0])
     if not wheel.plugins:
         raise UserError(
-            f"{wheel.name} {wheel.version} brings no plugin: it has no entry point in the group {GROUP}",
+            f"{wheel.name} {wheel.version} contains no plugin: it has no entry point in the group {GROUP}",
             hint="Is it a directory plugin? Then name its repository or folder.",
         )
     return wheel
@@ -216,7 +216,9 @@ def update_package(
         requirement = str(fetch(source, place, progress_printer())[0])
     wheel = build_wheel(requirement, place, progress_printer())
     if manifest.key not in wheel.plugins:
-        raise UserError(f"{wheel.name} {wheel.version} brings no plugin `{manifest.key}` any more; the old one stays")
+        raise UserError(
+            f"{wheel.name} {wheel.version} no longer contains the plugin `{manifest.key}`; the old one stays"
+        )
     old = manifest.distribution.partition(" ")[2]
     if wheel.version == old:
         print(f"{manifest.key} {old} is up to date.")
@@ -245,7 +247,7 @@ def _refuse_collision(here: InstalledPlugins, wheel: PluginWheel, *, force: bool
             continue
         where = present.distribution or present.path
         raise UserError(
-            f"`{name}` is already the {present.source} plugin {where}; {wheel.name} {wheel.version} brings another",
+            f"`{name}` is already the {present.source} plugin {where}; {wheel.name} {wheel.version} contains another",
             hint=f"Remove one of them: `hermes plugins remove {name}`.",
         )
 

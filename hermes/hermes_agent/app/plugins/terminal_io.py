@@ -45,7 +45,7 @@ def confirmed(question: str, done: str, unasked: str, *, yes: bool, default: boo
     if is_interactive():
         print(f"Not {done}.")
     else:
-        print(f"hermes: not {done}: nobody can be asked here; {unasked}", file=sys.stderr)
+        print(f"hermes: not {done}: no user can be asked here; {unasked}", file=sys.stderr)
     return False
 
 

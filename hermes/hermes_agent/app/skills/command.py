@@ -78,7 +78,7 @@ def _list_skills(args: Args) -> int:
 
 @skills_command.action(
     "show",
-    "what the model is given when it opens a skill",
+    "show a skill as the model gets it",
     argument("name", metavar="NAME", help="name, category/name, or plugin:name"),
     argument("file", metavar="FILE", nargs="?", default="", help="a file of the skill"),
     JSON,
@@ -443,5 +443,5 @@ def _publish(args: Args) -> int:
         folder = ensure_home() / "skills" / args.skill
     commit, target = publish_skill(folder, Path(args.to).expanduser(), args.message, os.environ, force=args.force)
     print(f"{folder.name}: committed as {commit[:12]} in {target}." if commit else f"{folder.name}: nothing changed.")
-    print(f"`git -C {target} push` publishes it; `hermes skills tap add owner/repo` adds it elsewhere.")
+    print(f"`git -C {target} push` publishes it; `hermes skills tap add owner/repo` adds it on other machines.")
     return EXIT_OK

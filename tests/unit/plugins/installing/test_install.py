@@ -268,7 +268,7 @@ def test_what_cannot_be_loaded_is_installed_with_the_reason_and_what_it_declares
     out = capsys.readouterr().out
     assert "one (declared)" in out
     assert "failed to load: ModuleNotFoundError: No module named 'notthere_at_all'" in out
-    assert "not installed beside the agent: notthere_at_all>=2\n" in out
+    assert "not installed with the agent: notthere_at_all>=2\n" in out
     assert f"{sys.executable} -m pip install 'notthere_at_all>=2'" in out
 
 
@@ -347,8 +347,8 @@ def test_nobody_there_is_told_what_is_missing(home: Path, write_plugin: Write, t
     assert main(["plugins", "install", str(place), "--enable"]) == 0
 
     out = capsys.readouterr().out
-    assert "It wants P_TOKEN: `hermes config set P_TOKEN VALUE`" in out
-    assert "It wants P_PRESENT" not in out
+    assert "It needs P_TOKEN: `hermes config set P_TOKEN VALUE`" in out
+    assert "It needs P_PRESENT" not in out
     assert "It will not run yet: Plugin p disabled (missing: P_TOKEN, P_REGION)" in out
 
 
@@ -362,7 +362,7 @@ def test_a_person_is_asked_for_what_is_missing_and_whether_to_enable(
         sys.executable, ["-m", "hermes_agent", "plugins", "install", str(place)],
         env=environ, encoding="utf-8", timeout=60, echo=True,
     )  # fmt: skip
-    child.expect_exact("It wants P_TOKEN: token of P")
+    child.expect_exact("It needs P_TOKEN: token of P")
     child.expect_exact("Get one at https://p.example/keys")
     child.expect_exact("P_TOKEN (empty: later): ")
     child.waitnoecho()

@@ -81,7 +81,7 @@ def test_nobody_there_updates_nothing(home: Path, installed: Path, git: Git, cap
 
     assert main(["plugins", "update", "calc"]) == 1
 
-    assert "nobody can be asked here; `hermes plugins update calc --yes` does it" in capsys.readouterr().err
+    assert "no user can be asked here; `hermes plugins update calc --yes` does it" in capsys.readouterr().err
     assert status(capsys) == "enabled      user     1.0.0    calc\n"
 
 
@@ -190,7 +190,7 @@ def test_remove_keeps_files_settings_and_data_and_names_them(
     )
 
     assert main(["plugins", "remove", "calc"]) == 1
-    assert "nobody can be asked here" in capsys.readouterr().err
+    assert "no user can be asked here" in capsys.readouterr().err
     assert main(["plugins", "remove", "calc", "--yes"]) == 0
 
     [aside] = (home / "plugins" / ".removed").iterdir()

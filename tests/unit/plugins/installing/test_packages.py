@@ -104,7 +104,7 @@ def test_a_wheel_is_looked_at_before_it_is_installed(run: Run, python: Path, wri
     done = run("plugins", "install", str(wheel))
 
     assert done.returncode == 1
-    assert f"`two` is already the user plugin {taken}; hermes-plugin-two 1.0 brings another" in done.stderr
+    assert f"`two` is already the user plugin {taken}; hermes-plugin-two 1.0 contains another" in done.stderr
     found = subprocess.run([python, "-c", "import fresh_two"], capture_output=True, check=False, timeout=60)
     assert found.returncode == 1
 
@@ -112,7 +112,7 @@ def test_a_wheel_is_looked_at_before_it_is_installed(run: Run, python: Path, wri
 def test_a_package_without_a_plugin_is_not_installed(run: Run, python: Path, tmp_path: Path) -> None:
     done = run("plugins", "install", f"pip:{write_project(tmp_path, 'three', group='')}")
 
-    assert "brings no plugin: it has no entry point in the group hermes_agent.plugins" in done.stderr
+    assert "contains no plugin: it has no entry point in the group hermes_agent.plugins" in done.stderr
     found = subprocess.run([python, "-c", "import fresh_three"], capture_output=True, check=False, timeout=60)
     assert found.returncode == 1
 
