@@ -79,7 +79,9 @@ class Conversation:
         self.approvals = Approvals(
             approver,
             timeout_s=settings.approval_timeout_s,
-            hooks=ApprovalHooks(services.hooks, services.bridge, surface=surface, session_key=session_id),
+            hooks=ApprovalHooks(
+                services.hooks, services.bridge, surface=surface, session_key=session_id, platform=self.platform
+            ),
             off=settings.approvals_off,
             smart=settings.smart,
             transport=settings.transport,

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hermes_agent.agent.error_classification import reclassified
 from hermes_agent.agent.settings import price_refusal
 from hermes_agent.agent.turn_context import TurnContext, TurnStopped
 from hermes_agent.contracts.model_client import (
@@ -141,6 +142,7 @@ def _copy_response(response: Any, answer: ModelAnswer) -> Any:
     return to_response(answer) | {k: response.get(k) for k in ("id", "created")}
 
 
+CLASSIFICATION = "transform_api_error_classification"
 STREAM = ("on_stream_start", "on_stream_delta", "on_stream_end")
 HOOKS = ("pre_api_request", "post_api_request", "api_request_error", *STREAM)
 
@@ -214,18 +216,41 @@ class ModelStep:
                             )
                             yield _with_earlier_text(item, streamed) if asked.messages is not request.messages else item
                             return
-            except ModelError as exc:
+            except ModelError as failed:
+                exc = await self._reclassified(failed, asked)
                 if continuation is not None and (text := continuation.flush()):
                     streamed += text
                     yield TextPart(text)
                 wait_s = attempts.record_failure(exc)
                 await self._notify_failure(exc, asked, before, retryable=wait_s is not None)
                 if wait_s is None:
-                    raise
+                    raise exc from failed.__cause__
                 pause_s, again = wait_s, attempts.retry_notice(exc, wait_s, before)
                 logger.warning("%s", again.log)
             yield again
             await self.context.interrupt.run(asyncio.sleep(pause_s))
+
+    async def _reclassified(self, error: ModelError, request: ModelRequest) -> ModelError:
+        """Return the error as `transform_api_error_classification` classifies it, else unchanged."""
+        if not self.context.hooks.has(CLASSIFICATION):
+            return error
+        chosen = self.attempts.chosen
+        chars = len(json.dumps(to_keywords(request), ensure_ascii=False, default=str))
+        answers = await self.context.call_hook(
+            CLASSIFICATION,
+            provider=chosen.client.provider,
+            model=chosen.name,
+            status_code=error.status,
+            error_type=type(error).__name__,
+            error_code=error.kind,
+            error_message=error.message,
+            error_body={},
+            error=error,
+            approx_tokens=chars // 4,
+            context_length=chosen.context_length,
+            num_messages=len(request.messages),
+        )
+        return reclassified(error, answers)
 
     def _refusal(self, other: ChosenModel) -> str:
         """Return why a model cannot be the fallback, or ""."""
@@ -426,11 +451,12 @@ class _StreamObservers:
         self._hooks = hooks
         self._keywords = keywords
         self._pieces: list[str] = []
+        self._count = 0
         self._finish_reason = ""
         self._begun = self._ended = False
 
     def add(self, item: ModelDelta) -> None:
-        if isinstance(item, ReasoningPart):
+        if isinstance(item, ReasoningPart) and not self._hooks.streams_reasoning:
             return
         if not self._begun:
             self._begun = True
@@ -439,8 +465,11 @@ class _StreamObservers:
             self._finish_reason, self._ended = item.finish_reason, True
             self.end()
             return
-        self._post("on_stream_delta", delta=item.text, kind="text", index=len(self._pieces))
-        self._pieces.append(item.text)
+        kind = "reasoning" if isinstance(item, ReasoningPart) else "text"
+        self._post("on_stream_delta", delta=item.text, kind=kind, index=self._count)
+        self._count += 1
+        if kind == "text":
+            self._pieces.append(item.text)
 
     def end(self) -> None:
         """Report the end once, if the stream had begun."""

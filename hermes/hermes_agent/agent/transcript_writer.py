@@ -107,6 +107,15 @@ class TurnRecorder:
         self._step.messages.append(message)
         self._step.tokens += usage or Usage()
 
+    def replace_answer(self, old: Message, new: Message) -> None:
+        """Replace the last message of the assistant, also if it is stored already."""
+        messages = self._step.messages
+        for place, message in enumerate(messages):
+            if message is old:
+                messages[place] = new
+                return
+        self._step.answer = new
+
     def turn_record(self, turn_id: str) -> TurnRecord:
         """Return the record of a turn in the next commit; the caller adds to it."""
         if self._step.turn is None:
@@ -175,7 +184,7 @@ class TurnRecorder:
         step, self._step = self._step, SessionCommit(self._principal)
         if not self._keep:
             step = SessionCommit(usage=step.usage)
-        if step.session or step.messages or step.turn or step.usage:
+        if step.session or step.messages or step.turn or step.usage or step.answer:
             await self._write(step)
 
 
@@ -332,6 +341,15 @@ class History:
         message = mask_message(message)
         self.messages.append(message)
         self.record.add_message(message, usage)
+
+    def replace_answer(self, text: str) -> None:
+        """Replace the text of the last message, which is the assistant's; it is stored with the next commit."""
+        old = self.messages[-1] if self.messages else None
+        if old is None or old.role != "assistant" or old.tool_calls:
+            return
+        new = mask_message(Message("assistant", text))
+        self.messages[-1] = new
+        self.record.replace_answer(old, new)
 
     async def commit(self) -> None:
         """Store what was collected. Called before other code runs, before a request, and at the end of a turn.

@@ -168,6 +168,7 @@ async def _loop(
             if context.injected.has_pending(context.session.id):
                 continue
             return
+        _post_interim(turn, answer.message.text)
         calls, place = answer.message.tool_calls, turn.places
         turn.places += len(calls)
         async with contextlib.aclosing(ToolStep(turn, calls, valid, place).events()) as events:
@@ -185,6 +186,23 @@ async def _loop(
         async for item in deltas:
             if not isinstance(item, ModelAnswer):
                 yield item
+
+
+def _post_interim(turn: TurnState, text: str) -> None:
+    """Report a text that the user sees before the final answer; it was streamed as it came."""
+    context = turn.context
+    if not text.strip() or not context.hooks.has("on_interim_message"):
+        return
+    context.hooks.post(
+        "on_interim_message",
+        text=redactor.mask_known(text),
+        already_streamed=True,
+        iteration=turn.requests,
+        surface=context.session.platform,
+        provider=context.model.provider,
+        **turn.ids(),
+        **turn.hook_keywords(),
+    )
 
 
 async def _nudge(turn: TurnState, final_response: str) -> str:
@@ -271,7 +289,8 @@ async def _model_step(
         context.model.chosen.max_tokens,
         session_id=context.session.id,
         extra=extra,
-        shows_reasoning=context.streams_output,
+        shows_reasoning=context.streams_output
+        or (context.hooks.streams_reasoning and context.hooks.has("on_stream_delta")),
     )
     if turn.options.values():
         request = turn.options.apply_to(request, first=not turn.answers)
@@ -287,7 +306,7 @@ async def _model_step(
                     separator = ""
                     text += item.text
                 elif isinstance(item, ReasoningPart | RetryNotice):
-                    if event := _shown(item):
+                    if event := _shown(item, context.streams_output):
                         yield event
                 else:
                     turn.request_id = step.id
@@ -307,10 +326,10 @@ async def _model_step(
         raise
 
 
-def _shown(item: ReasoningPart | RetryNotice) -> ReasoningDelta | Notice | None:
+def _shown(item: ReasoningPart | RetryNotice, shows_reasoning: bool) -> ReasoningDelta | Notice | None:
     """Return the event that shows reasoning or a retry, or None for nothing."""
     if isinstance(item, ReasoningPart):
-        return ReasoningDelta(item.text)
+        return ReasoningDelta(item.text) if shows_reasoning else None
     return Notice(item.why, "warning") if item.why else None
 
 
@@ -384,11 +403,24 @@ async def _close_stopped(turn: TurnState, sentence: str) -> StopSentence:
     return delta
 
 
+def _replace_answer(turn: TurnState, text: str) -> None:
+    """Make `text` the text of the turn: what is shown is what is stored.
+
+    Texts before tool calls are stored with those calls. The last message gets the rest.
+    """
+    messages = turn.context.history.messages
+    last = messages[-1].text if messages else ""
+    before = turn.text.removesuffix(last)
+    turn.text = text
+    turn.context.history.replace_answer(text.removeprefix(before) if before and text.startswith(before) else text)
+
+
 async def _finish_turn(turn: TurnState) -> None:
     context = turn.context
-    for answer in await context.call_hook("transform_llm_output", response_text=turn.text, **turn.hook_keywords()):
+    keywords = {"turn_id": turn.id, **turn.hook_keywords()}
+    for answer in await context.call_hook("transform_llm_output", response_text=turn.text, **keywords):
         if isinstance(answer.value, str) and answer.value:
-            turn.text = redactor.mask_known(answer.value)
+            _replace_answer(turn, redactor.mask_known(answer.value))
             break
     await remember_turn(context, turn.content, turn.text)
     session, titles = context.session, context.titles

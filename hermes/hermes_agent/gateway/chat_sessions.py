@@ -329,7 +329,14 @@ class ChatSessions:
         waiting, questions = self.deps.pending_approvals, self.deps.pending_questions
         metadata, keep = reply_metadata(event), partial(self.save_question, key)
         approver = ChatApprover(connection, self._bridge, waiting, questions, key, chat, metadata, count_question, keep)
-        approval_hooks = ApprovalHooks(agent.hooks, self._bridge, surface="gateway", session_key=key)
+        approval_hooks = ApprovalHooks(
+            agent.hooks,
+            self._bridge,
+            surface="gateway",
+            session_key=key,
+            session_id=session_id,
+            platform=connection.name,
+        )
         known = self._approvals.get(session_id)
         if known is None:
             off, smart = agent.settings.approvals_off, agent.settings.smart

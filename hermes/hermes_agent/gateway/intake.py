@@ -156,6 +156,8 @@ class Intake:
             event.text = f"{alias} {event.get_command_args()}".strip()
         if not event.is_command() and not event.media_urls and self._take_answer(key, event.text):
             return
+        if not event.internal and not event.is_command() and await self._is_handled(event, source, key):
+            return
         mode = self._busy_mode(event)
         event.metadata["admitted"] = admission.by
         event.metadata.pop("confirmed", None)  # set by `CommandConfirmations` only
@@ -257,6 +259,27 @@ class Intake:
                 case "allow":
                     return True
         return True
+
+    async def _is_handled(self, event: MessageEvent, source: SessionSource, key: str) -> bool:
+        """Return whether a plugin handled an admitted message (`post_gateway_admission`), and send its reply."""
+        hooks, name = self._deps.agent.hooks, "post_gateway_admission"
+        if not hooks.has(name):
+            return False
+        payload = {
+            "session_key": key,
+            "platform": source.platform.value,
+            "source": source.to_dict(),
+            "message_id": event.message_id or "",
+            "text": event.text or "",
+        }
+        for result in await self._bridge.run_steps(hooks.steps(name, payload), shortest_s=hooks.shortest_s(name)):
+            answer = result.value if isinstance(result.value, dict) else {}
+            if answer.get("action") == "handled":
+                logger.info("message handled by plugin %s", result.plugin)
+                if isinstance(reply := answer.get("reply"), str) and reply.strip():
+                    await self._send_text(source, reply)
+                return True
+        return False
 
     async def _offer_pairing(self, connection: AdapterConnection, source: SessionSource) -> None:
         """Send a pairing code to an unknown user of a direct chat; the store gives one in ten minutes."""

@@ -208,6 +208,8 @@ class HookBus(StoreGroup):
         """Callbacks around tool calls and model requests."""
         self._observers = Observers(self._caller, later, spawn)
         self._run_steps = run_steps
+        self.streams_reasoning = False
+        """Whether `on_stream_delta` has the model's reasoning (`plugins.stream_reasoning_deltas`)."""
         self.store: ListenerStore[Listener] = ListenerStore()
         """The listeners by hook."""
 

@@ -49,6 +49,7 @@ _AUXILIARY_CALL = (
     *("message_count", "tool_count", "approx_input_tokens", "request_char_count", "max_tokens", "temperature"),
 )
 _STREAM = (*_REQUEST, "iteration", "surface")
+_HUMAN_INPUT = ("kind", "request_id", "session_id", "session_key", "platform", "prompt")
 _NO_BOARD = "there is no kanban board here"
 
 HOOKS: dict[str, Hook] = {
@@ -74,8 +75,8 @@ HOOKS: dict[str, Hook] = {
     ),
     "transform_llm_output": Hook(
         "once per turn, when the answer is there",
-        ("response_text", "session_id", "model", "platform"),
-        "the first text that is not empty replaces the reply; what was streamed is not recalled",
+        ("response_text", "turn_id", "session_id", "model", "platform"),
+        "the first text that is not empty replaces the reply, which is then stored; what was streamed is not recalled",
     ),
     "pre_llm_call": Hook(
         "once per turn, before the first request",
@@ -154,6 +155,39 @@ HOOKS: dict[str, Hook] = {
         (*_STREAM, "final_text", "finished", "error", "chars", "finish_reason", "completed"),
         is_own=True,
     ),
+    "on_interim_message": Hook(
+        "when the model writes a text and goes on with tool calls",
+        (*_TURN, "provider", "iteration", "surface", "text", "already_streamed"),
+        is_own=True,
+    ),
+    "post_gateway_admission": Hook(
+        "for each message of a user with access to a chat, before its turn; not for commands",
+        ("session_key", "platform", "source", "message_id", "text"),
+        '`{"action": "handled", "reply": text}` consumes the message and sends the reply; the first one counts',
+        is_own=True,
+    ),
+    "pre_transcription": Hook(
+        "before a recording is transcribed",
+        ("file_path", "provider", "model", "language", "prompt", "source"),
+        "`prompt`, `language` and `model` of a dict are used; the last plugin wins for each",
+        is_own=True,
+    ),
+    "transform_api_error_classification": Hook(
+        "after each request to the model that failed, before it is decided whether to ask again",
+        (
+            *("provider", "model", "status_code", "error_type", "error_code", "error_message", "error_body", "error"),
+            *("approx_tokens", "context_length", "num_messages"),
+        ),
+        '`{"reason": name}` says what kind of error it is; `retryable`, `should_compress` and `message` refine it; the '
+        "first valid one counts",
+        is_own=True,
+    ),
+    "on_human_input_request": Hook(
+        "when the agent starts to wait for a user: for approval, or for the answer to a question",
+        _HUMAN_INPUT,
+        is_own=True,
+    ),
+    "on_human_input_resolved": Hook("when that wait is over", (*_HUMAN_INPUT, "outcome"), is_own=True),
     "pre_command": Hook(
         "before a slash command runs; `command` is its name, also for an alias",
         ("surface", "command", "alias_used", "args_raw", "args", "session_id", "session_key", "platform"),

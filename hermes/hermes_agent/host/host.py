@@ -103,6 +103,7 @@ class Host:
             later=self.bridge.call_later,
             spawn=self.bridge.spawn,
         )
+        self.hooks.streams_reasoning = bool(config.get("plugins.stream_reasoning_deltas"))
         self.tools = ToolRegistry()
         self.tools.checks.bounded = self.bridge.run_with_limit
         self.tools.on_fault(self.account.fault)
@@ -246,6 +247,7 @@ class Host:
         """
         self.config, self.needs_restart = settings.reload_config(self.config, self.home)
         self.hooks.deadlines = settings.hook_deadlines(self.config)
+        self.hooks.streams_reasoning = bool(self.get("plugins.stream_reasoning_deltas"))
         self.credentials.export(os.environ)
         self._learn_secrets()
         for apply in self._context.reload_calls:

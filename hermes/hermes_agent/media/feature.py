@@ -14,6 +14,7 @@ from hermes_agent.contracts.tool import Effect, Registrar
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.credentials import Credentials
+from hermes_agent.hooks import HookBus
 from hermes_agent.media.service import MediaService
 from hermes_agent.models.selection import ModelSelection
 from hermes_agent.runtime.bridge import Bridge
@@ -123,6 +124,7 @@ class MediaDeps(NamedTuple):
     credentials: Credentials
     get: Callable[[str], Any]
     home: Path
+    hooks: HookBus
     open_file: Callable[[str], IO[bytes]]
     providers: ProviderLookup
     secret_reason: Callable[[str], str | None]
@@ -163,6 +165,7 @@ def register(ctx: Registrar, deps: MediaDeps) -> MediaServices:
         open_file=deps.open_file,
         secret_reason=deps.secret_reason,
         controlled_place=deps.controlled_place,
+        fire=deps.hooks.fire,
     )
     register_tools(ctx, media, partial(can_describe_images, deps))
     return MediaServices(media, media.speech_file, media.transcript_text)

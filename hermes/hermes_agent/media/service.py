@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -26,8 +26,10 @@ from hermes_agent.contracts.speech import (
     choose_transcription,
     choose_tts,
 )
+from hermes_agent.core.calls import supported
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.messages import new_id
+from hermes_agent.hooks import HookResult
 from hermes_agent.system.files import PRIVATE, hold_directory, replace_at, write_atomic
 from hermes_agent.system.installation import BUNDLED_PLUGINS, bundled_plugin
 from hermes_agent.system.processes import tool_environment
@@ -64,6 +66,11 @@ def bundled_speech_names() -> list[str]:
     return sorted(path.parent.name for path in (BUNDLED_PLUGINS / "speech").glob("*/plugin.yaml"))
 
 
+def no_answers(hook: str, /, **keywords: Any) -> tuple[HookResult, ...]:
+    """Return no answers, as if no hook had a listener."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class MediaService:
     """Describes and generates images, and turns text to speech and speech to text. Used in workers.
@@ -88,6 +95,8 @@ class MediaService:
     open_file: Callable[[str], IO[bytes]]
     secret_reason: Callable[[str], str | None]
     controlled_place: Callable[[str], str] = lambda path: ""
+    fire: Callable[..., Sequence[HookResult]] = no_answers
+    """Calls the listeners of a hook (`HookBus.fire`)."""
 
     # -- text to speech---------------------------------------------------------------------------------------------
 
@@ -186,17 +195,36 @@ class MediaService:
         own = self._builtin_speech("stt", TranscriptionProgram, command=os.environ.get(LOCAL_TRANSCRIPTION, ""))
         return own or choose_transcription(self.providers("transcription"), self.values())
 
-    def transcribe(self, file_path: str, model: str | None = None) -> dict[str, Any]:
-        """Transcribe a recording; return `transcript` and `provider`, or `error`."""
+    def transcribe(self, file_path: str, model: str | None = None, source: str = "") -> dict[str, Any]:
+        """Transcribe a recording; return `transcript` and `provider`, or `error`.
+
+        Args:
+            source: where the recording comes from, for hooks.
+        """
         chosen = self.select_transcription()
         if chosen.provider is None:
             return {"success": False, "transcript": "", "error": f"nothing transcribes speech: {chosen.reason}"}
         try:
-            found = chosen.provider.transcribe(file_path, model=model)
+            asked = self._transcription_options(file_path, chosen.provider, model, source)
+            found = chosen.provider.transcribe(file_path, **supported(chosen.provider.transcribe, asked))
         except Exception as exc:  # as above
             logger.warning("transcription provider %s: failed", chosen.provider.name, exc_info=True)
             return {"success": False, "transcript": "", "error": _error_text(exc), "provider": chosen.provider.name}
         return found if isinstance(found, dict) else {"success": True, "transcript": str(found)}
+
+    def _transcription_options(
+        self, file_path: str, provider: TranscriptionProvider, model: str | None, source: str
+    ) -> dict[str, Any]:
+        """Return `model`, `language` and `prompt` after `pre_transcription`; the last plugin wins per field."""
+        options: dict[str, Any] = {"model": model, "language": None, "prompt": None}
+        for answer in self.fire(
+            "pre_transcription", file_path=file_path, provider=provider.name, source=source or None, **options
+        ):
+            value = answer.value if isinstance(answer.value, dict) else {}
+            if "file_path" in value:
+                logger.warning("pre_transcription of plugin %s: file_path cannot be changed", answer.plugin)
+            options |= {name: value[name] for name in options if isinstance(value.get(name), str)}
+        return {name: value for name, value in options.items() if name == "model" or value}
 
     def transcript_text(self, file_path: str) -> str:
         """Return the text of a recording; "" without a provider or after a logged failure."""

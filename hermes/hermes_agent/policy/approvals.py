@@ -8,12 +8,13 @@ Source: plugin contract §3.7, §10.1, §10.2.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
 import secrets
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar, cast, get_args, runtime_checkable
 
@@ -164,9 +165,25 @@ class ApprovalHooks:
     Args:
         surface: `cli`, or `gateway` for every front end that is not a terminal.
         session_key: the key of the conversation's session.
+        session_id: its id; "" if that is the key.
+        platform: its platform; "" if that is the surface.
     """
 
-    def __init__(self, hooks: HookBus, bridge: Bridge, *, surface: str, session_key: str) -> None:
+    def __init__(
+        self,
+        hooks: HookBus,
+        bridge: Bridge,
+        *,
+        surface: str,
+        session_key: str,
+        session_id: str = "",
+        platform: str = "",
+    ) -> None:
+        self._about = {
+            "session_id": session_id or session_key,
+            "session_key": session_key,
+            "platform": platform or surface,
+        }
         self._hooks = hooks
         self.bridge = bridge
         self._surface = surface
@@ -209,6 +226,26 @@ class ApprovalHooks:
         """
         keywords = {**self._keywords(request, turn_id, tool_call_id), **about, "choice": choice}
         await self._fire("post_approval_response", keywords)
+
+    @contextlib.asynccontextmanager
+    async def waiting(self, kind: str, prompt: str) -> AsyncIterator[dict[str, str]]:
+        """Call `on_human_input_request`, and at the end of the block `on_human_input_resolved`.
+
+        The block sets `outcome` of the yielded dict; it is `error` otherwise. What the user typed is not passed on.
+
+        Args:
+            kind: `approval` or `clarify`.
+        """
+        about = {"kind": kind, "request_id": secrets.token_hex(16), **self._about, "prompt": redactor(prompt)}
+        await self._fire("on_human_input_request", dict(about))
+        result = {"outcome": "error"}
+        try:
+            yield result
+        except (asyncio.CancelledError, TimeoutError) as exc:
+            result["outcome"] = "timeout" if isinstance(exc, TimeoutError) else "cancelled"
+            raise
+        finally:
+            await self._fire("on_human_input_resolved", {**about, **result})
 
     async def _fire(self, hook: str, keywords: dict[str, Any]) -> None:
         if self._hooks.has(hook):
@@ -303,7 +340,10 @@ class Approvals:
             async with self._one_at_a_time:
                 try:
                     shown = redactor.mask_known(question), [redactor.mask_known(choice) for choice in choices]
-                    return await asyncio.wait_for(approver.clarify(*shown), timeout_s)
+                    async with self._waiting("clarify", shown[0]) as result:
+                        answer = await asyncio.wait_for(approver.clarify(*shown), timeout_s)
+                        result["outcome"] = "refused" if isinstance(answer, Refusal) else "answered"
+                    return answer
                 except TimeoutError:
                     return timed_out
 
@@ -349,7 +389,9 @@ class Approvals:
             await self._hooks.notify_request(request, turn_id, tool_call_id)
         timed_out = False
         try:
-            choice = await asyncio.wait_for(self.approver.ask(request), self._timeout_s)
+            async with self._waiting("approval", f"{request.summary}: {request.detail}") as result:
+                choice = await asyncio.wait_for(self.approver.ask(request), self._timeout_s)
+                result["outcome"] = choice if isinstance(choice, str) else "deny"
         except asyncio.CancelledError:
             if self._hooks is not None:
                 await self._hooks.notify_answer(request, turn_id, tool_call_id, "deny")
@@ -363,6 +405,12 @@ class Approvals:
             outcome = "timeout" if timed_out else choice if choice in ("once", "session", "always") else "deny"
             await self._hooks.notify_answer(request, turn_id, tool_call_id, str(outcome))
         return choice
+
+    def _waiting(self, kind: str, prompt: str) -> contextlib.AbstractAsyncContextManager[dict[str, str]]:
+        """Report that the agent waits for a user; in a front end without one nothing is reported."""
+        if self._hooks is None or not getattr(self.approver, "asks_user", True):
+            return contextlib.nullcontext({})
+        return self._hooks.waiting(kind, prompt)
 
     async def _transported(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> Choice | Refusal | None:
         """Return the answer of the selected transport, or None if the user is asked in the usual way."""

@@ -91,6 +91,8 @@ class SessionCommit:
     tokens: Usage = field(default_factory=Usage)
     turn: TurnRecord | None = None
     usage: list[UsageRecord] = field(default_factory=list)
+    answer: Message | None = None
+    """Takes the place of the last stored message of the assistant."""
 
     def write(self, db: sqlite3.Connection, session_id: str) -> None:
         """Write the commit, inside a transaction.
@@ -104,6 +106,8 @@ class SessionCommit:
             self.turn.begin(db, session_id)
         if self.messages:
             append_messages(db, session_id, self.messages, self.tokens, self.principal)
+        if self.answer is not None:
+            replace_answer(db, session_id, self.answer)
         if self.turn is not None:
             self.turn.write(db)
         for note in self.usage:
@@ -115,6 +119,20 @@ def session_denied(session_id: str, principal: str) -> AccessDenied:
     return AccessDenied(
         f"session {session_id!r} cannot be opened here: it is not {principal}'s",
         hint="Take another id; the operator can let several users share sessions (`people` in the config).",
+    )
+
+
+def replace_answer(db: sqlite3.Connection, session_id: str, message: Message) -> None:
+    """Replace the last message of a session, which is the assistant's; it gets a new id."""
+    rows = db.execute(
+        "SELECT id, role, timestamp FROM messages WHERE session_id = ? ORDER BY id DESC LIMIT 1", (session_id,)
+    ).fetchall()
+    if not rows or rows[0][1] != "assistant":
+        return
+    db.execute("DELETE FROM messages WHERE id = ?", (rows[0][0],))
+    db.execute(
+        f"INSERT INTO messages (session_id, timestamp, principal, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (session_id, rows[0][2], "", *row_from_message(message)),
     )
 
 

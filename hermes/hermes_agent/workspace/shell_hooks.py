@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shlex
@@ -15,12 +16,16 @@ from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.hooks import HookBus
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.task_shells import TaskShells
 
 if TYPE_CHECKING:
+    from hermes_agent.hooks.outbound import OutboundWebhooks
     from hermes_agent.hooks.shell_hooks import HookRun, RunHook
     from hermes_agent.hooks.shell_registry import ShellHooks
+
+logger = logging.getLogger(__name__)
 
 KEYS = ("hooks", "hooks_auto_accept", "hooks_consent")
 
@@ -28,6 +33,7 @@ KEYS = ("hooks", "hooks_auto_accept", "hooks_consent")
 class ShellHookDeps(NamedTuple):
     """Services of the feature."""
 
+    bridge: Bridge
     get: Callable[[str], Any]
     home: Path
     hooks: HookBus
@@ -41,11 +47,13 @@ class ShellHookLoader:
     def __init__(self, deps: ShellHookDeps) -> None:
         self._deps = deps
         self._hooks: ShellHooks | None = None
+        self._outbound: OutboundWebhooks | None = None
 
     def load(self) -> None:
         """Register the hooks of the config in place of the ones before."""
         config = {key: self._deps.get(key) for key in KEYS}
         events = config["hooks"] or {}
+        self._load_outbound(events.get("outbound") if isinstance(events, dict) else None)
         if self._hooks is None and not (
             set(events) - {"output_spill", "outbound"} if isinstance(events, dict) else events
         ):
@@ -56,6 +64,30 @@ class ShellHookLoader:
         bus = self._deps.hooks
         bus.deadlines = replace(bus.deadlines, by_plugin={**bus.deadlines.by_plugin, **limits})
 
+    def _load_outbound(self, entries: Any) -> None:
+        """Register the webhooks of `hooks.outbound`."""
+        if self._outbound is None and not entries:
+            return
+        from hermes_agent.hooks.outbound import OutboundWebhooks, read_outbound  # few hosts have webhooks
+        from hermes_agent.hooks.shell_registry import SAFE_MODE
+
+        found, problems = read_outbound(entries, os.environ)
+        for problem in problems:
+            logger.warning("webhook: %s", problem)
+        if found and os.environ.get(SAFE_MODE) == "1":
+            logger.warning("webhooks: none is sent: %s is set", SAFE_MODE)
+            found = []
+        if self._outbound is None:
+            deps = self._deps
+            self._outbound = OutboundWebhooks(
+                deps.hooks, cwd=self._cwd, profile=profile_name(deps.home), spawn=deps.bridge.spawn
+            )
+        self._outbound.load(found)
+
+    def _cwd(self) -> str:
+        scope = current_scope.get()
+        return str(self._deps.working_directory if scope is None else scope.cwd)
+
     def hints(self) -> list[str]:
         """Return what a user reads at the start about hooks that do not run."""
         return [] if self._hooks is None else self._hooks.hints()
@@ -65,17 +97,12 @@ class ShellHookLoader:
         from hermes_agent.system.processes import tool_environment
 
         deps = self._deps
-
-        def cwd() -> str:
-            scope = current_scope.get()
-            return str(deps.working_directory if scope is None else scope.cwd)
-
         return ShellHooks(
             deps.hooks,
             deps.home,
             run_in_sandbox=sandbox_runner(lambda: deps.shells.backend),
             environment=lambda: {**tool_environment(os.environ), "HERMES_HOME": str(deps.home)},
-            cwd=cwd,
+            cwd=self._cwd,
             profile=profile_name(deps.home),
         )
 

@@ -6,15 +6,30 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.contracts.speech import TranscriptionProvider
 from hermes_agent.core.errors import ModelError
 from hermes_agent.hooks import HOOKS
 from hermes_agent.hooks.catalog import FIRED, OBSERVERS, VALID_HOOKS
+from hermes_agent.media.service import MediaService
 from hermes_agent.policy import NoApprover
 from hermes_agent.testing import ModelFailure, PluginHost, call, plugin_host
 from hermes_agent.testing.chat import chatting, memory_platform
+from hermes_agent.testing.scripted_model import Reply
 
 SCHEMA = "telemetry_schema_version"
 LIMIT_S = 20.0
+
+
+class Deaf(TranscriptionProvider):
+    """A transcription provider that hears nothing."""
+
+    name = "deaf"
+
+    def is_available(self) -> bool:
+        return True
+
+    def transcribe(self, file_path: str, *, model: str | None = None, **extra: Any) -> dict[str, Any]:
+        return {"success": True, "transcript": "", "provider": self.name}
 
 
 class Witness:
@@ -26,6 +41,7 @@ class Witness:
 
     def __call__(self, ctx: Any) -> None:
         memory_platform()(ctx)
+        ctx.register_transcription_provider(Deaf())
         for hook in HOOKS:
             ctx.register_hook(hook, lambda hook=hook, **kw: self.note(hook, kw))
 
@@ -39,16 +55,18 @@ def told() -> Witness:
     """What a busy session tells."""
     witness = Witness()
     script = [
-        call("terminal", command="echo hello", unconfined=True),
+        Reply("I look.", (call("terminal", command="echo hello", unconfined=True),)),
         call("write_file", path="new.txt", content="hi"),
         "done",
         "to a plugin",
         "looked",
         ModelFailure("broken", 500),
         "again",
+        "to a chat",
     ]
-    once = {"agent": {"api_max_retries": 0}}
-    with plugin_host(witness, config=once, model=script, approvals=["once", "session"]) as host:
+    once = {"agent": {"api_max_retries": 0}, "stt": {"provider": "deaf"}}
+    env = {"MEMORYCHAT_ALLOWED_USERS": "ann"}
+    with plugin_host(witness, config=once, model=script, approvals=["once", "session"], env=env) as host:
         host.ask("go")
         host.ctx.llm.complete([{"role": "user", "content": "hi"}], purpose="test")
         host.dispatch_tool("delegate_task", {"goal": "look"})
@@ -60,6 +78,8 @@ def told() -> Witness:
         skill(host)
         with chatting(host) as chat:
             chat.write("hi", user="a stranger")
+            chat.ask("hi")
+        host.host.service(MediaService).transcribe("/tmp/recording.ogg")
         assert host.host.hooks.wait_idle(LIMIT_S)
     return witness
 

@@ -1,0 +1,224 @@
+"""Outbound webhooks: signed HTTP requests on events, as `hooks.outbound` of the config declares them.
+
+One background thread sends them in order. The body is the JSON that a shell hook reads. A delivery is tried a second
+time after a connection error or a status of 500 and above; redirects are not followed.
+Source: plugin contract of 0.23 §7.5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from queue import Empty, Full, Queue
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from hermes_agent.core.text import nearest_name
+from hermes_agent.hooks.bus import HookBus
+from hermes_agent.hooks.catalog import HOOKS
+from hermes_agent.hooks.observers import redact_payload
+from hermes_agent.hooks.shell_hooks import ALIASES, REFUSED, TOOL_EVENTS, payload_of
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_S, SHORTEST_S, LONGEST_S = 10.0, 1.0, 60.0
+MAX_PENDING = 256
+PAUSE_S = 1.0
+"""Seconds before the second attempt."""
+IDLE_S = 30.0
+"""Seconds after which an idle sender ends its thread."""
+OWNER = "webhook:"
+
+
+class OutboundHook(NamedTuple):
+    """One entry of `hooks.outbound`."""
+
+    name: str
+    url: str
+    events: tuple[str, ...]
+    matcher: str
+    secret: str
+    timeout_s: float
+
+    @property
+    def owner(self) -> str:
+        """The name under which the webhook is accounted, as a plugin is."""
+        return f"{OWNER}{self.name}"
+
+    def matches(self, tool: str) -> bool:
+        """Return whether the webhook is for this tool."""
+        other = ALIASES.get(tool) or next((old for old, new in ALIASES.items() if new == tool), tool)
+        try:
+            return any(re.fullmatch(self.matcher, name) for name in (tool, other))
+        except re.error:
+            return self.matcher in (tool, other)
+
+
+def read_outbound(value: Any, environ: Mapping[str, str]) -> tuple[list[OutboundHook], list[str]]:
+    """Return the webhooks of `hooks.outbound`, and what is wrong with the others."""
+    found, problems = [], []
+    for number, entry in enumerate(value if isinstance(value, list) else ()):
+        hook, problem = _read_entry(entry, number, environ)
+        if hook is not None:
+            found.append(hook)
+        if problem:
+            problems.append(f"hooks.outbound[{number}]: {problem}")
+    return found, problems
+
+
+def _read_entry(entry: Any, number: int, environ: Mapping[str, str]) -> tuple[OutboundHook | None, str]:
+    if not isinstance(entry, dict):
+        return None, "an entry is a mapping with `url` and `events`"
+    url, events = str(entry.get("url") or ""), entry.get("events")
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return None, f"url is {url!r}: expected an http or https address"
+    names = [str(name) for name in events] if isinstance(events, list) else []
+    unknown = [name for name in names if name not in HOOKS or name in REFUSED]
+    if not names or unknown:
+        near = nearest_name(unknown[0], tuple(HOOKS)) if unknown else ""
+        meant = f" (did you mean `{near}`?)" if near else ""
+        return None, f"there is no event {unknown[0]!r}{meant}" if unknown else "`events` names no event"
+    secret, problem = str(entry.get("secret") or ""), ""
+    if variable := entry.get("secret_env"):
+        secret = environ.get(str(variable), "")
+        if not secret:
+            return None, f"the variable {variable} of secret_env is not set; nothing is sent without a signature"
+    seconds = entry.get("timeout", DEFAULT_S)
+    usable = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not usable:
+        problem = f"timeout is {seconds!r}: {DEFAULT_S:g} seconds are used"
+    timeout_s = min(max(float(seconds), SHORTEST_S), LONGEST_S) if usable else DEFAULT_S
+    name = str(entry.get("name") or parts.hostname or number)
+    return OutboundHook(name, url, tuple(names), str(entry.get("matcher") or ""), secret, timeout_s), problem
+
+
+def signature(secret: str, body: bytes) -> str:
+    """Return the value of the header `X-Hermes-Signature-256`."""
+    return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
+
+
+class _Delivery(NamedTuple):
+    hook: OutboundHook
+    event: str
+    id: str
+    body: bytes
+
+
+class OutboundWebhooks:
+    """The webhooks of one host.
+
+    Args:
+        cwd: returns the working directory.
+        profile: name of the agent's profile.
+        spawn: runs the sender in a background thread (`Bridge.spawn`).
+    """
+
+    def __init__(
+        self, bus: HookBus, *, cwd: Callable[[], str], profile: str, spawn: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._bus, self._cwd, self._profile, self._spawn = bus, cwd, profile, spawn
+        self._pending: Queue[_Delivery] = Queue(MAX_PENDING)
+        self._owners: list[str] = []
+        self._is_running = False
+        self._lock = threading.Lock()
+
+    def load(self, hooks: Sequence[OutboundHook]) -> None:
+        """Register these webhooks in place of those before."""
+        for owner in self._owners:
+            self._bus.remove_owner(owner)
+        self._owners = [hook.owner for hook in hooks]
+        for hook in hooks:
+            for event in hook.events:
+                self._bus.add(event, self._callback(hook, event), hook.owner)
+
+    def _callback(self, hook: OutboundHook, event: str) -> Callable[..., None]:
+        def send(**values: Any) -> None:
+            if event in TOOL_EVENTS and hook.matcher and not hook.matches(str(values.get("tool_name") or "")):
+                return
+            self._queue(hook, event, values)
+
+        return send
+
+    def _queue(self, hook: OutboundHook, event: str, values: Mapping[str, Any]) -> None:
+        delivery_id = str(uuid4())
+        payload = payload_of(event, values, cwd=self._cwd(), profile=self._profile)
+        shown = {**redact_payload(payload), "delivery_id": delivery_id, "timestamp": datetime.now(UTC).isoformat()}
+        body = json.dumps(shown, ensure_ascii=False, default=str).encode()
+        try:
+            self._pending.put_nowait(_Delivery(hook, event, delivery_id, body))
+        except Full:
+            logger.warning("webhook %s: an event %s is dropped: %d wait", hook.name, event, MAX_PENDING)
+            return
+        with self._lock:
+            starts, self._is_running = not self._is_running, True
+        if starts:
+            self._spawn(self._send_pending)
+
+    def _send_pending(self) -> None:
+        while True:
+            try:
+                delivery = self._pending.get(timeout=IDLE_S)
+            except Empty:
+                with self._lock:
+                    if self._pending.empty():
+                        self._is_running = False
+                        return
+                continue
+            if why := self._send(delivery):
+                logger.warning("webhook %s: event %s was not delivered: %s", delivery.hook.name, delivery.event, why)
+            self._pending.task_done()
+
+    def wait_sent(self, limit_s: float) -> bool:
+        """Wait until nothing waits to be sent, at most `limit_s` seconds; return whether that is so."""
+        end = time.monotonic() + limit_s
+        with self._pending.all_tasks_done:
+            while self._pending.unfinished_tasks:
+                left_s = end - time.monotonic()
+                if left_s <= 0 or not self._pending.all_tasks_done.wait(left_s):
+                    return not self._pending.unfinished_tasks
+        return True
+
+    def _send(self, delivery: _Delivery) -> str:
+        """Send a delivery, at most twice; return why it failed, or ""."""
+        why = _post(delivery)
+        if why is None or not why.passing:
+            return "" if why is None else why.text
+        time.sleep(PAUSE_S)
+        why = _post(delivery)
+        return "" if why is None else why.text
+
+
+class _Failure(NamedTuple):
+    text: str
+    passing: bool
+
+
+def _post(delivery: _Delivery) -> _Failure | None:
+    """Send one request; return None for success."""
+    import httpx  # 200 ms that a process without webhooks does not need
+
+    hook = delivery.hook
+    headers = {
+        "Content-Type": "application/json",
+        "X-Hermes-Event": delivery.event,
+        "X-Hermes-Delivery": delivery.id,
+    }
+    if hook.secret:
+        headers["X-Hermes-Signature-256"] = signature(hook.secret, delivery.body)
+    try:
+        with httpx.Client(timeout=hook.timeout_s, follow_redirects=False) as client:
+            answer = client.post(hook.url, content=delivery.body, headers=headers)
+    except httpx.HTTPError as exc:
+        return _Failure(f"{type(exc).__name__}: {exc}", True)
+    if answer.is_success:
+        return None
+    return _Failure(f"status {answer.status_code}", answer.status_code >= 500)
