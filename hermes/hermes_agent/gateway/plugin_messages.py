@@ -49,7 +49,7 @@ async def queue_message(
         return f"platform {source.platform.value!r} is not connected"
     admission = await chats.deps.agent.bridge.run(access.admit, source, connection.config, connection.adapter)
     if not admission.is_allowed:
-        return f"user {source.user_id!r} of {source.platform.value} may not talk to the agent"
+        return f"user {source.user_id!r} of {source.platform.value} may not use the agent"
     key = session_key or _key(chats, connection, source)
     event = MessageEvent(
         text, source=source, internal=True, metadata={"admitted": admission.by, "for_session": session_id}

@@ -85,7 +85,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "sessions show": ("hermes sessions show 20260102_120000_a1b2c3",),
     "sessions replay": ("hermes sessions replay 20260102_120000_a1b2c3",),
     "sessions search": ('hermes sessions search "backup plan"', "hermes sessions search vault --role user --json"),
-    "sessions export": ("hermes sessions export 20260102_120000_a1b2c3 -o talk.md --format markdown",),
+    "sessions export": ("hermes sessions export 20260102_120000_a1b2c3 -o chat.md --format markdown",),
     "sessions rename": ('hermes sessions rename 20260102_120000_a1b2c3 "the backup plan"',),
     "sessions delete": ("hermes sessions delete 20260102_120000_a1b2c3",),
     "sessions prune": ("hermes sessions prune --older-than 90",),

@@ -29,7 +29,7 @@ _TRANSPORTS = {
 _MCP_KEYS = ("command", "args", "env", "cwd", "url", "headers", "transport")
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 NO_COUNTERPART = "no setting of this program corresponds to it"
-_REFERENCE = "it refers to a secret that is stored elsewhere: set {} in .env"
+_REFERENCE = "it refers to a secret in another place: set {} in .env"
 
 Path = tuple[str, ...]
 

@@ -102,7 +102,7 @@ class OpenClawSessions:
             return
         reason = next((text for part, text in _LEFT_ENDINGS if part in name), "")
         if name.endswith(".zst"):
-            reason = reason or "it is compressed (zstd); unpack it beside itself"
+            reason = reason or "it is compressed (zstd); unpack it in its folder"
         elif ".jsonl" not in name:
             reason = "not a transcript"
         data = self._tree.read_bytes(path)
