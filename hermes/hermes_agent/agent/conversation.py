@@ -27,7 +27,7 @@ from hermes_agent.core.messages import Content, Message, Notice, TurnEvent, Turn
 from hermes_agent.core.redaction import mask_content
 from hermes_agent.hooks import HookResult
 from hermes_agent.models.client_pool import ChosenModel
-from hermes_agent.models.fallback import find_unsupported_option
+from hermes_agent.models.request_options import change_model_text
 from hermes_agent.policy import ApprovalHooks, Approvals, Approver
 from hermes_agent.sessions import NewSession, StoredSession, UnfinishedTurn
 from hermes_agent.tools import CallScope
@@ -177,10 +177,12 @@ class Conversation:
             options: what the caller sets for the model requests of this turn.
 
         Raises:
-            UnsupportedOption: the model does not support an option; the turn did not start.
+            UnsupportedOption: an option names a tool that is not offered, or results belong to no call; the turn did
+                not start. What a model does not take is left out with a notice.
             ModelError: the model could not answer.
         """
         async with self._turn_lock:
+            options = options.over(self.model_state.chosen.options)
             await self._check(options)
             if options.continuation and self.is_stored:
                 content = user_message_of(self._history.messages)
@@ -248,6 +250,7 @@ class Conversation:
         """
         services = self.services
         async with self._turn_lock:
+            options = options.over(self.model_state.chosen.options)
             await self._check(options)
             for left in await services.unfinished_turns(self.session_id, since) if self.is_stored else ():
                 if not await services.call_transcript("claim", left):
@@ -274,20 +277,15 @@ class Conversation:
                             yield event
 
     async def _check(self, options: RequestOptions) -> None:
-        """Raise UnsupportedOption if the model does not support an option."""
-        found = find_unsupported_option(self.model_state.chosen, options)
+        """Raise UnsupportedOption if the turn cannot use an option: a tool that is not offered, results of no call."""
         wanted = options.tool_name
         if options.continuation and self.is_stored:
             check_results(self._history.messages, options.continuation)
-        if (
-            found is None
-            and wanted
-            and not any(t["function"]["name"] == wanted for t in options.with_tools(await self.tools()))
-        ):
-            found = "tool_choice", f"it is offered no tool {wanted!r}"
-        if found is not None:
-            name, why = found
-            raise UnsupportedOption(name, f"{name} is not supported by {self.model} of {self.provider}: {why}")
+        if wanted and not any(t["function"]["name"] == wanted for t in options.with_tools(await self.tools())):
+            why = f"it is offered no tool {wanted!r}"
+            raise UnsupportedOption(
+                "tool_choice", f"tool_choice is not supported by {self.model} of {self.provider}: {why}"
+            )
 
     def _new_turn(
         self, content: Content, options: RequestOptions, turn_id: str = "", steps: int | None = None
@@ -395,9 +393,14 @@ class Conversation:
                 subagent.interrupt()
 
     def use_model(self, name: str) -> None:
-        """Continue with another model. Raises UserError if it is not available; the present one stays."""
-        self.model_state.chosen = self.services.choose_model(name)
-        self.model_state.requested = name
+        """Continue with another model, or with other options: `NAME key=value …`; without a name it stays.
+
+        Raises:
+            UserError: it is not available, or an option is unknown; the present model stays.
+        """
+        text = change_model_text(self.model_state.requested or "", name)
+        self.model_state.chosen = self.services.choose_model(text or None)
+        self.model_state.requested = text or None
 
     async def compact(self, focus: str) -> str:
         """Shorten the history now, between two turns; return the answer for the user.

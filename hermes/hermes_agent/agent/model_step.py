@@ -17,20 +17,19 @@ from typing import Any
 
 from hermes_agent.agent.error_classification import reclassified
 from hermes_agent.agent.settings import price_refusal
+from hermes_agent.agent.stream_observers import StreamObservers
 from hermes_agent.agent.turn_context import TurnContext, TurnStopped
 from hermes_agent.contracts.model_client import (
-    NO_OPTIONS,
     ModelAnswer,
     ModelDelta,
     ModelRequest,
     ReasoningPart,
-    RequestOptions,
     TextPart,
 )
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.secrecy import MASK
-from hermes_agent.hooks import HookBus, MiddlewareChain
+from hermes_agent.hooks import MiddlewareChain
 from hermes_agent.hooks.middleware import Trace
 from hermes_agent.hooks.observers import redact_payload
 from hermes_agent.models.client_pool import ChosenModel
@@ -39,9 +38,9 @@ from hermes_agent.models.fallback import (
     RequestAttempts,
     RetryNotice,
     continuation_messages,
-    find_unsupported_option,
 )
 from hermes_agent.models.openai_format import from_keywords, parse_answer, to_keywords, to_response
+from hermes_agent.models.request_options import fit_with_notices, record_refusal
 from hermes_agent.runtime.bridge import Bridge
 
 logger = logging.getLogger(__name__)
@@ -153,20 +152,20 @@ class ModelStep:
 
     Attributes:
         number: number of the request in the turn, from 1.
-        options: what the caller of the turn sets.
         attempts: the model, its fallbacks and retries.
     """
 
     context: TurnContext
     user_message: str
     number: int
-    options: RequestOptions = NO_OPTIONS
     attempts: RequestAttempts = field(init=False)
     id: str = ""
     _request: ModelRequest = field(init=False)
     """The request as the agent made it."""
     _given: ModelRequest = field(init=False)
     """The request after its middleware."""
+    _fitted: ModelRequest = field(init=False)
+    """The request with the options that the model takes."""
     _is_continuation: bool = False
     """Whether the request continues an answer that broke off."""
     _plugins: dict[str, None] = field(default_factory=dict)
@@ -175,7 +174,9 @@ class ModelStep:
     """Time of the request, in seconds since the epoch."""
 
     def __post_init__(self) -> None:
-        self.attempts = RequestAttempts(self.context.model.chosen, self.context.settings.api_max_retries, self._refusal)
+        self.attempts = RequestAttempts(
+            self.context.model.chosen, self.context.settings.api_max_retries, self._price_refusal
+        )
 
     async def ask(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | RetryNotice, None]:
         """Send requests until one is answered, and yield the answer; an answer that breaks off is continued.
@@ -187,16 +188,12 @@ class ModelStep:
         self.id, self.began_at = new_id("req"), time.time()
         attempts, streamed = self.attempts, ""
         self._request = request
-        fallback = (attempts.first, attempts.chosen)
-        if (notice := attempts.start_notice()) and self.context.model.announced_fallback != fallback:
-            self.context.model.announced_fallback = fallback  # once, and not for each request
-            logger.warning("%s", notice)
-            yield RetryNotice(notice)
         while True:
             continuation, before = Continuation(streamed) if streamed else None, attempts.chosen
-            asked, self._is_continuation = attempts.request(request), bool(streamed)
-            if streamed:
-                asked = replace(asked, messages=continuation_messages(asked.messages, streamed))
+            self._is_continuation = bool(streamed)
+            for notice in (*self._start_notices(), *self._fit_request(attempts.request(request), streamed)):
+                yield RetryNotice(notice, notice)
+            asked = self._fitted
             try:
                 await self.context.warm_up(before.client)
                 async with contextlib.aclosing(await self._once(asked)) as items:
@@ -221,6 +218,9 @@ class ModelStep:
                 if continuation is not None and (text := continuation.flush()):
                     streamed += text
                     yield TextPart(text)
+                if not streamed and record_refusal(exc, asked, before):
+                    logger.info("model %s of %s refused an option: %s", before.name, before.client.provider, exc)
+                    continue
                 wait_s = attempts.record_failure(exc)
                 await self._notify_failure(exc, asked, before, retryable=wait_s is not None)
                 if wait_s is None:
@@ -252,10 +252,28 @@ class ModelStep:
         )
         return reclassified(error, answers)
 
-    def _refusal(self, other: ChosenModel) -> str:
-        """Return why a model cannot be the fallback, or ""."""
-        found = find_unsupported_option(other, self.options)
-        return f"{found[0]} is not supported: {found[1]}" if found else self._price_refusal(other)
+    def _start_notices(self) -> list[str]:
+        """Return the notice, before the first attempt, that a fallback is asked; once and not for each request."""
+        attempts = self.attempts
+        fallback = (attempts.first, attempts.chosen)
+        if attempts.count or self.context.model.announced_fallback == fallback:
+            return []
+        if not (notice := attempts.start_notice()):
+            return []
+        self.context.model.announced_fallback = fallback
+        logger.warning("%s", notice)
+        return [notice]
+
+    def _fit_request(self, request: ModelRequest, streamed: str) -> list[str]:
+        """Set `_fitted`: without the options that the model does not take. Return the notices that are new to the user.
+
+        Args:
+            streamed: the text so far, after which the answer continues.
+        """
+        if streamed:
+            request = replace(request, messages=continuation_messages(request.messages, streamed))
+        self._fitted, notices = fit_with_notices(request, self.attempts.chosen, self.context.model.left_out)
+        return notices
 
     def _price_refusal(self, asked: ChosenModel) -> str:
         return price_refusal(self.context.settings.limits, self.context.caps(), asked.client, asked.name)
@@ -330,7 +348,7 @@ class ModelStep:
         if context.hooks.has("pre_api_request"):
             await context.call_hook("pre_api_request", **self._before(request, body, shown, trace, began))
         stream_keywords = {**self._keywords(), "iteration": self.number, "surface": context.session.platform}
-        observers = _StreamObservers(context.hooks, stream_keywords)
+        observers = StreamObservers(context.hooks, stream_keywords)
         self.began_at = began
         try:
             async with contextlib.aclosing(self.context.interrupt.iterate(stream)) as items:
@@ -442,50 +460,3 @@ class ModelStep:
 def _with_earlier_text(answer: ModelAnswer, streamed: str) -> ModelAnswer:
     """Return the answer with the text of the attempts that broke off."""
     return replace(answer, message=replace(answer.message, content=streamed))
-
-
-class _StreamObservers:
-    """Reports the stream of an answer to observers, without waiting for them."""
-
-    def __init__(self, hooks: HookBus, keywords: dict[str, Any]) -> None:
-        self._hooks = hooks
-        self._keywords = keywords
-        self._pieces: list[str] = []
-        self._count = 0
-        self._finish_reason = ""
-        self._begun = self._ended = False
-
-    def add(self, item: ModelDelta) -> None:
-        if isinstance(item, ReasoningPart) and not self._hooks.streams_reasoning:
-            return
-        if not self._begun:
-            self._begun = True
-            self._post("on_stream_start")
-        if isinstance(item, ModelAnswer):
-            self._finish_reason, self._ended = item.finish_reason, True
-            self.end()
-            return
-        kind = "reasoning" if isinstance(item, ReasoningPart) else "text"
-        self._post("on_stream_delta", delta=item.text, kind=kind, index=self._count)
-        self._count += 1
-        if kind == "text":
-            self._pieces.append(item.text)
-
-    def end(self) -> None:
-        """Report the end once, if the stream had begun."""
-        if self._begun:
-            self._begun = False
-            text = "".join(self._pieces)
-            self._post(
-                "on_stream_end",
-                final_text=text,
-                finished=self._ended,
-                error=None if self._ended else "the stream ended before the answer was complete",
-                chars=len(text),
-                finish_reason=self._finish_reason,
-                completed=self._ended,
-            )
-
-    def _post(self, hook: str, **more: Any) -> None:
-        if self._hooks.has(hook):
-            self._hooks.post(hook, **self._keywords, **more)

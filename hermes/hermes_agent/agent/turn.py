@@ -295,7 +295,7 @@ async def _model_step(
     if turn.options.values():
         request = turn.options.apply_to(request, first=not turn.answers)
     began = time.monotonic()
-    step = ModelStep(context, turn.user_message, turn.requests, turn.options)
+    step = ModelStep(context, turn.user_message, turn.requests)
     text = ""
     separator = "\n\n" if turn.text else ""
     try:

@@ -19,6 +19,7 @@ from hermes_agent.server.conversations import (
     PluginStatusProtocol,
 )
 from hermes_agent.server.http_server import serve
+from hermes_agent.server.model_service import HostModelsProtocol
 from hermes_agent.server.settings import HttpSettings
 from hermes_agent.server.status_endpoints import Counts
 from hermes_agent.service.shutdown import RESTART, Shutdown
@@ -104,6 +105,7 @@ async def run_daemon(
     reloads: ReloadSignal | None = None,
     webhooks: App | None = None,
     once: IdempotentRequests | None = None,
+    service: HostModelsProtocol | None = None,
     handover: SocketHandover | None = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
@@ -116,7 +118,7 @@ async def run_daemon(
         slash: runs lines that begin with `/`.
         on_listen: called with `host:port` when connections are accepted.
         reloads: runs the reloads; None makes one.
-        webhooks, once: as `server.app.build` takes them.
+        webhooks, once, service: as `server.app.build` takes them.
         handover: passes listening sockets from the previous process to the next one; its `wanted` says at the end
             whether there is a next one. None passes none.
         on_ready: called after the service manager was notified.
@@ -133,7 +135,7 @@ async def run_daemon(
         async with _fed_watchdog(notifier), _started_components(components, shutdown, settings.drain_timeout_s):
             if settings.enabled:
                 parts = (agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen, webhooks)
-                await _serve(*parts, once, handover, on_ready)
+                await _serve(*parts, once, service, handover, on_ready)
             else:
                 handover.store(notifier)
                 notifier.ready(reloads.status_line())
@@ -160,6 +162,7 @@ async def _serve(
     on_listen: Callable[[str], None] | None,
     webhooks: App | None,
     once: IdempotentRequests | None,
+    service: HostModelsProtocol | None,
     handover: SocketHandover,
     on_ready: Callable[[], None],
 ) -> None:
@@ -196,6 +199,7 @@ async def _serve(
         on_change=changed,
         webhooks=webhooks,
         once=once,
+        service=service,
     )
     turns = app.turns
     reloads.status_line = line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Coroutine
 from typing import Any, NamedTuple, Protocol
@@ -24,6 +25,7 @@ from hermes_agent.contracts.command import CommandHandler
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.text import nearest_name
 from hermes_agent.models.model_catalog import ModelInfo, ModelsUnavailable
+from hermes_agent.models.request_options import describe_model, split_model_text
 from hermes_agent.sessions import LOCAL, SessionInfo
 from hermes_agent.system.files import write_atomic
 
@@ -273,9 +275,9 @@ class ConsoleCommands:
     # -- model -------------------------------------------------------------------------------------------------
 
     async def _use_model(self, arguments: str) -> str:
-        name = arguments.split()[0].strip("'\"") if arguments.split() else ""
+        name, options = split_model_text(arguments)
         models = await self._models()
-        if not name and self._console.screen.is_live and models:
+        if not (name or options) and self._console.screen.is_live and models:
             chosen = await self._console.screen.choose(self._model_menu(models))
             name = "" if chosen is None else chosen.value
         known = [model.id for model in models]
@@ -284,11 +286,12 @@ class ConsoleCommands:
             near = nearest_name(name, known)
             hint = f"Did you mean {near}?" if near else "/model lists the models."
             raise UserError(f"{self._conversation.provider} has no model {name!r}", hint=hint)
-        if name:
-            self._conversation.use_model(name)
+        if name or options:
+            self._conversation.use_model(arguments if options else shlex.quote(name))
             self._console.model = self._conversation.model
             await self._console.refresh_status()
-        return f"model: {self._conversation.model} ({self._conversation.provider})"
+        shown = describe_model(self._conversation.model_state.chosen)
+        return f"model: {shown} ({self._conversation.provider})"
 
     async def _models(self) -> list[ModelInfo]:
         try:

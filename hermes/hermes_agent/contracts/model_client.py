@@ -53,7 +53,7 @@ class ToolDefinitions(list[dict[str, Any]]):
 class RequestOptions:
     """Options of the model requests of a turn; None: as the config and the provider set it.
 
-    An option is sent as the caller set it, or the turn is refused (`ModelClient.unsupported`).
+    An option is sent as it was set, or left out with a notice (`ModelClient.unsupported`).
     """
 
     max_tokens: int | None = None
@@ -95,6 +95,25 @@ class RequestOptions:
             if self.tool_choice is None or isinstance(self.tool_choice, str)
             else self.tool_choice["function"]["name"]
         )
+
+    def over(self, usual: RequestOptions) -> RequestOptions:
+        """Return these options, and those of `usual` that are not set here."""
+        if usual is NO_OPTIONS:
+            return self
+        return replace(
+            self,
+            max_tokens=usual.max_tokens if self.max_tokens is None else self.max_tokens,
+            temperature=usual.temperature if self.temperature is None else self.temperature,
+            tool_choice=usual.tool_choice if self.tool_choice is None else self.tool_choice,
+            extra={**usual.extra, **self.extra},
+        )
+
+    def without(self, name: str) -> RequestOptions:
+        """Return the options without one."""
+        own: dict[str, Any] = {name: None}
+        if name in ("max_tokens", "temperature", "tool_choice"):
+            return replace(self, **own)
+        return replace(self, extra={key: value for key, value in self.extra.items() if key != name})
 
     def smaller_limit(self, max_tokens: int | None) -> int | None:
         """Return the smaller of this limit and `max_tokens`, or None if neither is set."""
@@ -138,9 +157,15 @@ class ModelRequest:
     A client that speaks no such protocol takes the fields that it knows.
     """
     options: RequestOptions = NO_OPTIONS
-    """What the caller of the turn asked for; it is sent, or the request fails."""
+    """What the caller of the turn asked for."""
     shows_reasoning: bool = False
     """Whether the stream may have `ReasoningPart`; it changes nothing of what is sent."""
+
+    def without_option(self, name: str) -> ModelRequest:
+        """Return the request without an option of its caller."""
+        extra = {key: value for key, value in self.extra.items() if key != name}
+        changes: dict[str, Any] = {name: None} if name in ("max_tokens", "temperature") else {}
+        return replace(self, extra=extra, options=self.options.without(name), **changes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from hermes_agent.gateway.chat_messages import to_payload
 from hermes_agent.gateway.chat_routes import ChatRoute, ChatRouteStore
 from hermes_agent.gateway.command_confirmation import CommandConfirmations, restart, run_quick, set_home
 from hermes_agent.gateway.dependencies import CommandInvocation
+from hermes_agent.models.request_options import change_model_text, describe_model
 from hermes_agent.policy import QUESTION_PREFIX, Choice, NoApprover, Refusal
 
 if TYPE_CHECKING:
@@ -290,13 +291,14 @@ class ChatCommands:
     async def _model(self, invocation: CommandInvocation) -> str:
         route = await self._chats.route(invocation.key)
         if not invocation.arguments:
-            return f"Model: {self._deps.agent.choose_model((route.model if route else '') or None).name}"
-        name = invocation.arguments.split()[0]
-        chosen = self._deps.agent.choose_model(name)
+            chosen = self._deps.agent.choose_model((route.model if route else "") or None)
+            return f"Model: {describe_model(chosen)}"
+        text = change_model_text(route.model if route is not None else "", invocation.arguments)
+        chosen = self._deps.agent.choose_model(text or None)
         if route is None:
             route = await self._chats.start_session(invocation.source, invocation.key, None)
-        await self._chats.store(ChatRouteStore.put, route._replace(model=name))
-        return f"Model: {chosen.name}"
+        await self._chats.store(ChatRouteStore.put, route._replace(model=text))
+        return f"Model: {describe_model(chosen)}"
 
     async def _title(self, invocation: CommandInvocation) -> str:
         route = await self._chats.route(invocation.key)

@@ -43,6 +43,7 @@ from hermes_agent.gateway.chat_routes import ChatRoute, ChatRouteStore
 from hermes_agent.gateway.chat_turn import ProgressDisplay, RunningTurn, run_chat_turn
 from hermes_agent.gateway.dependencies import GatewayDeps
 from hermes_agent.gateway.event_hooks import EventHooks
+from hermes_agent.models.request_options import change_model_text
 from hermes_agent.policy import ApprovalHooks, Approvals
 from hermes_agent.tools.results import adopt_file
 
@@ -312,7 +313,7 @@ class ChatSessions:
             platform=source.platform.value,
             approver=approvals.approver,
             principal=route.owner,
-            model=route.model or own.get("model") or None,
+            model=change_model_text(own.get("model") or "", route.model) or None,
             instructions="\n\n".join(str(prompt) for prompt in prompts if prompt),
         )
         conversation.approvals = approvals

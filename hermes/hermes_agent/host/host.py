@@ -32,6 +32,7 @@ from hermes_agent.host.maintenance import DailyMaintenance
 from hermes_agent.models.client_pool import ChosenModel, ClientPool, fallback_selections
 from hermes_agent.models.model_catalog import ModelCatalog
 from hermes_agent.models.providers import KeyPools
+from hermes_agent.models.request_options import read_options, split_model_text
 from hermes_agent.models.selection import ModelSelection, select_model
 from hermes_agent.plugins.activation import make_value_check
 from hermes_agent.plugins.config_names import find_platform_problem
@@ -260,19 +261,43 @@ class Host:
         return self.agent.subagents
 
     def choose_model(self, wanted: str | None) -> ChosenModel:
-        """Return the configured model, or the model of a name.
+        """Return the configured model, or the model of a name, with the options of `NAME key=value …`.
 
         Raises:
             UserError: no model is available.
         """
-        selection = self.select_model(model=wanted or "")
-        return self.clients.make_chosen(selection, self.fallbacks, self._context_length)
+        name, texts = split_model_text(wanted) if wanted and "=" in wanted else (wanted or "", {})
+        selection = self._named_fallback(name) or self.select_model(model=name)
+        chosen = self.clients.make_chosen(selection, self.fallbacks, self._context_length)
+        return replace(chosen, options=read_options(texts)) if texts else chosen
 
     def fallbacks(self) -> list[ModelSelection]:
         """Return the models that answer when the configured model fails (`fallback_providers`)."""
         return fallback_selections(
             self.config.get("fallback_providers"), lambda block: self.select_model(settings=block)
         )
+
+    def choosable_models(self) -> dict[str, ModelSelection]:
+        """Return the models that can be chosen by name without a network: configured, listed, fallbacks.
+
+        A fallback of another provider has the name `PROVIDER/MODEL`.
+        """
+        try:
+            main = self.select_model()
+        except UserError:
+            return {}
+        names = [] if main.client_profile is not None else self.model_infos.kept_names(main.endpoint)
+        found = {name: replace(main, model=name) for name in (*filter(None, [main.model]), *names)}
+        for other in self.fallbacks():
+            name = other.model if other.endpoint == main.endpoint else f"{other.provider}/{other.model}"
+            found.setdefault(name, other)
+        return found
+
+    def _named_fallback(self, name: str) -> ModelSelection | None:
+        """Return the fallback with the name `PROVIDER/MODEL`, or None."""
+        if "/" not in name or not self.config.get("fallback_providers"):
+            return None
+        return next((each for each in self.fallbacks() if f"{each.provider}/{each.model}" == name), None)
 
     def select_model(
         self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None

@@ -64,7 +64,11 @@ _DATA = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 def _translate_fields(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
     """Return the additional fields of a request under their names in this protocol."""
     extra = dict(request.extra)
-    extra.pop("response_format", None)  # the prompt asks for the same format
+    # the prompt of the agent's own requests asks for the same format
+    form = extra.pop("response_format", None) if "response_format" in request.options.extra else None
+    extra.pop("response_format", None)
+    if isinstance(form, dict) and form.get("type") == "json_schema":
+        extra["output_config"] = {"format": {"type": "json_schema", "schema": form["json_schema"]["schema"]}}
     if isinstance(stop := extra.pop("stop", None), str | list):
         extra["stop_sequences"] = [stop] if isinstance(stop, str) else stop
     if longest := extra.pop("max_completion_tokens", None):
@@ -77,7 +81,10 @@ def _translate_fields(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
         return extra
     if effort in _BUDGETS and _ADAPTIVE.search(request.model):
         level = {"minimal": "low", "xhigh": "max"}.get(effort, effort)
-        extra |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
+        extra |= {
+            "thinking": {"type": "adaptive"},
+            "output_config": {**extra.get("output_config", {}), "effort": level},
+        }
     elif effort in _BUDGETS and (budget := min(_BUDGETS[effort], max_tokens - 1024)) >= 1024:
         extra["thinking"] = {"type": "enabled", "budget_tokens": budget}
     return extra
@@ -281,6 +288,8 @@ class AnthropicMessagesProtocol(WireProtocol):
     def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
         if options.temperature is not None and options.temperature > 1:
             return "temperature", "its protocol takes 0 to 1"
+        if (options.extra.get("response_format") or {}).get("type") == "json_object":
+            return "response_format", "its protocol has JSON of a schema (json_schema) only"
         effort = options.extra.get("reasoning_effort")
         if effort not in (None, "none"):
             for name in ("temperature", "top_p"):

@@ -27,6 +27,7 @@ from hermes_agent.contracts.model_client import (
 )
 from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE
 from hermes_agent.core.errors import ModelError, UserError
+from hermes_agent.core.messages import Usage
 from hermes_agent.credentials.logins import Login, LoginExpired, LoginStore
 from hermes_agent.models import errors
 from hermes_agent.models.api_modes import load_wire_protocol
@@ -187,6 +188,36 @@ class HttpModelClient:
         answer = self._answer(request.model, fold)
         cost = self._infos.listed_cost_usd(self._endpoint, request.model, answer.usage) if self._infos else None
         yield dataclasses.replace(answer, provider=self.provider, listed_cost_usd=cost)
+
+    async def embed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request for embeddings, in OpenAI's form.
+
+        Args:
+            body: with `model` and `input`.
+
+        Raises:
+            ModelError: the provider has none, or there is no answer.
+        """
+        model = str(body["model"])
+        self._check_key(model)
+        sign = None if self._signer is None else partial(self._signer.headers, model)
+        try:
+            async with self._transport.exchange("/embeddings", self._headers(), body, sign) as reply:
+                value = parse_json(await _read_body(reply))
+        except TransportError as exc:
+            raise errors.unreachable(self._endpoint, model, str(exc)) from exc
+        except MalformedReply as exc:
+            raise errors.cut_off(self._endpoint, model, str(exc)) from None
+        if reply.status < 400 and isinstance(value, dict) and isinstance(value.get("data"), list):
+            return value
+        if reply.status in (404, 405, 501) and not (isinstance(value, dict) and "model" in str(value.get("error"))):
+            raise errors.no_embeddings(self._endpoint)
+        error = parse_error_reply(value, status=reply.status, retry_after_s=reply.retry_after_s)
+        raise errors.error_from_reply(self._endpoint, model, error)
+
+    def embedding_cost_usd(self, model: str, usage: Usage) -> float | None:
+        """Return the listed cost of embeddings, or None if it is unknown."""
+        return self._infos.listed_cost_usd(self._endpoint, model, usage) if self._infos else None
 
     def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
         """Return the first option that cannot be sent (see `ModelClient.unsupported`)."""
@@ -354,7 +385,7 @@ class LoginModelClient:
         self.provider, self.base_url = client.provider, client.base_url
         self.api_mode, self.url = client.api_mode, client.url
         self.is_priced, self.warm_up, self.aclose = client.is_priced, client.warm_up, client.aclose
-        self.unsupported = client.unsupported
+        self.unsupported, self.embedding_cost_usd = client.unsupported, client.embedding_cost_usd
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Send a request, and once more with a new token if this one is rejected (see `ModelClient.stream`)."""
@@ -370,6 +401,10 @@ class LoginModelClient:
                 if exc.kind != "auth" or stale:
                     raise
                 stale = token
+
+    async def embed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request for embeddings (see `HttpModelClient.embed`)."""
+        return await self._client.with_key(await self._valid_token("")).embed(body)
 
     async def _valid_token(self, stale: str) -> str:
         provider, label = self._endpoint.provider.name, self._endpoint.login

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.contracts.model_client import ModelClient
+from hermes_agent.contracts.model_client import NO_OPTIONS, ModelClient, RequestOptions
 from hermes_agent.core.errors import UserError
 from hermes_agent.models.providers import ModelEndpoint
 
@@ -27,6 +27,8 @@ class EndpointHealth:
 
     def __init__(self) -> None:
         self._until = 0.0
+        self.refused: dict[str, str] = {}
+        """Options of requests that the provider refused, with half a sentence on why."""
         self.why = ""
         """Its last error, as a sentence."""
 
@@ -58,6 +60,8 @@ class ChosenModel:
     """Context window in tokens; 0 if it is unknown, or if the client shortens a conversation by itself."""
     reasoning_effort: str = ""
     """Reasoning effort in a turn, in the provider's words; "" leaves it to the provider."""
+    options: RequestOptions = NO_OPTIONS
+    """Options of the session (`/model NAME key=value`)."""
     credential: str = ""
     """Name of its key: a variable or a login; "" if there is none."""
     health: EndpointHealth = field(default_factory=EndpointHealth, compare=False)
@@ -102,7 +106,14 @@ class ClientPool:
             client = self.client(each)
             length, credential = context_length(each), each.endpoint.key_name
             return ChosenModel(
-                client, each.model, each.max_tokens, length, each.reasoning_effort, credential, health, others
+                client,
+                each.model,
+                each.max_tokens,
+                length,
+                each.reasoning_effort,
+                credential=credential,
+                health=health,
+                fallbacks=others,
             )
 
         return make(selection, others)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from hermes_agent.contracts.model_provider import NotSignedIn
-from hermes_agent.core.errors import ContextTooLong, ModelError, ModelErrorKind
+from hermes_agent.core.errors import ContextTooLong, ModelError, ModelErrorKind, UnsupportedOption
 from hermes_agent.models.providers import ModelEndpoint
 
 _NO_CREDIT = ("insufficient_quota", "insufficient_credits", "billing_hard_limit_reached")
@@ -111,6 +111,15 @@ def rejected_request(
 ) -> ModelError:
     """Return the error that the provider rejected the request."""
     return ModelError("refused", f"{endpoint.display_name_at_start} {why} (model {model!r}).", hint=hint, status=status)
+
+
+def no_embeddings(endpoint: ModelEndpoint) -> UnsupportedOption:
+    """Return the error that a provider has no embeddings."""
+    return UnsupportedOption(
+        "model",
+        f"{endpoint.display_name_at_start} has no embeddings: name a provider that has them with"
+        " `hermes config set auxiliary.embeddings.provider NAME`, and `auxiliary.embeddings.model`",
+    )
 
 
 def empty_answer(endpoint: ModelEndpoint, model: str, why: str) -> ModelError:

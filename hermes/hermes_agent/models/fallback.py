@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from hermes_agent.contracts.model_client import ModelRequest, RequestOptions
+from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.backoff import Backoff
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
@@ -89,11 +89,6 @@ PAUSE_S = {
 }
 LASTING_KINDS = ("auth", "no_key", "payment", "unknown_model")
 PASSING_KINDS = ("unreachable", "overloaded", "cut_off", "empty")
-
-
-def find_unsupported_option(chosen: ChosenModel, options: RequestOptions) -> tuple[str, str] | None:
-    """Return the first option that a model cannot take, and why, or None."""
-    return chosen.client.unsupported(chosen.name, options) if options.values() else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,10 @@ class ModelCatalog:
         given = block.get("context_length") if own else None
         return int(given or self.known_info(endpoint, model).context_length or USUAL_CONTEXT)
 
+    def kept_names(self, endpoint: ModelEndpoint) -> list[str]:
+        """Return the names of the provider's models, as its list was fetched last; sends no request."""
+        return list(self._list(self._file(endpoint))[1])
+
     def list_models(self, endpoint: ModelEndpoint, *, fresh: bool = False) -> list[ModelInfo]:
         """Return the models of a provider; requests its list if the kept list is older than a day.
 

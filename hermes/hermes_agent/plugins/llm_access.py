@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from hermes_agent.agent.settings import UsageCap, UsageLimits, find_unpriced, price_refusal, read_limits, usage_caps
-from hermes_agent.contracts.model_client import ModelAnswer, ModelClient, ModelRequest
+from hermes_agent.contracts.model_client import NO_OPTIONS, ModelAnswer, ModelClient, ModelRequest, RequestOptions
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.redaction import mask_arguments, redactor
@@ -24,6 +24,7 @@ from hermes_agent.hooks import HookBus
 from hermes_agent.models.client_pool import ChosenModel, ClientPool, fallback_selections
 from hermes_agent.models.fallback import RequestAttempts
 from hermes_agent.models.model_catalog import cost_usd
+from hermes_agent.models.request_options import fit_options, left_out_notice, make_options, record_refusal
 from hermes_agent.models.selection import ModelSelection
 from hermes_agent.plugins.host_services import ModelServices
 from hermes_agent.plugins.llm_types import Overrides, PluginLlmUsage
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 30.0
 """Default time limit for an answer, in seconds."""
+TASK_OPTIONS = ("temperature", "top_p", "max_tokens", "stop", "seed", "response_format", "tool_choice")
+"""Options of requests in `auxiliary.<task>`; `reasoning_effort` is one of the model's own fields there."""
 MAIN_MODEL = ("", "auto")
 """Values of `auxiliary.<task>.provider` that mean the provider of the conversation."""
 
@@ -47,6 +50,8 @@ class ModelRoute:
     """Time limit in seconds if the call gives none."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Fields that the operator adds to the request."""
+    options: RequestOptions = NO_OPTIONS
+    """Options of the task, such as `temperature`."""
     chain: Sequence[Any] = ()
     """Fallbacks instead of `fallback_providers`; empty means those."""
 
@@ -128,7 +133,9 @@ def find_task_route(ground: ModelServices, task: Mapping[str, Any]) -> ModelRout
     effort = {"reasoning_effort": task["reasoning_effort"]} if task.get("reasoning_effort") else {}
     extra = {**(task.get("extra_body") or {}), **effort}
     timeout_s = float(task.get("timeout") or TIMEOUT_S)
-    return ModelRoute(task_selection(ground, task), timeout_s, extra, task.get("fallback_chain") or ())
+    values = {name: task[name] for name in TASK_OPTIONS if task.get(name) is not None}
+    chain = task.get("fallback_chain") or ()
+    return ModelRoute(task_selection(ground, task), timeout_s, extra, make_options(values), chain)
 
 
 class ModelCaller(NamedTuple):
@@ -170,7 +177,7 @@ async def request_answer(
             began = time.monotonic()
             attempts = RequestAttempts(chosen, retries, partial(_price_refusal, ground, found))
             answer = await _answer_with_retries(attempts, request, limit.when() or math.inf)
-            _record(ground, answer, selection.provider, asker, time.monotonic() - began)
+            record_request(ground, answer, selection.provider, asker, time.monotonic() - began)
             return answer
     except TimeoutError:
         raise ModelError(
@@ -230,7 +237,9 @@ def _cap_reached(ground: ModelServices, found: Sequence[UsageCap]) -> str:
     return ""
 
 
-def _record(ground: ModelServices, answer: ModelAnswer, provider: str, asker: ModelCaller, seconds: float) -> None:
+def record_request(
+    ground: ModelServices, answer: ModelAnswer, provider: str, asker: ModelCaller, seconds: float
+) -> None:
     """Record the call in a worker, without waiting for it."""
     scope = current_scope.get()
     provider = answer.provider or provider
@@ -256,8 +265,13 @@ def _record(ground: ModelServices, answer: ModelAnswer, provider: str, asker: Mo
 async def _answer_with_retries(attempts: RequestAttempts, request: ModelRequest, until: float) -> ModelAnswer:
     while True:
         try:
-            return await _answer(attempts.chosen.client, attempts.request(request))
+            fitted, left_out = fit_options(attempts.request(request), attempts.chosen)
+            for name, why in left_out.items():
+                logger.warning("%s", left_out_notice(attempts.chosen, name, why))
+            return await _answer(attempts.chosen.client, fitted)
         except ModelError as exc:
+            if request.options.values() and record_refusal(exc, fitted, attempts.chosen):
+                continue
             lighter, before = _drop_refused_field(request, exc), attempts.chosen
             pause_s = 0.0 if lighter else attempts.record_failure(exc)
             if pause_s is None or asyncio.get_running_loop().time() + pause_s >= until:

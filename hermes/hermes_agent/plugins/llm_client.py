@@ -263,6 +263,7 @@ class PluginLlm:
             temperature=shape.temperature,
             extra={**way.extra, **extra},
         )
+        request = way.options.apply_to(request, first=True) if way.options.values() else request
         return _Call(wanted, way, request, timeout_s or way.timeout_s, shape.purpose, profile, task)
 
     def _task_route(self, task: str, wanted: Overrides) -> ModelRoute | None:
@@ -471,6 +472,7 @@ def _prepare_call(ground: HostServices, call: AuxiliaryCall) -> tuple[ModelRoute
         temperature=call.temperature,
         extra={**way.extra, **(call.extra or {})},
     )
+    request = way.options.apply_to(request, first=True) if way.options.values() else request
     return (way if call.timeout_s is None else replace(way, timeout_s=float(call.timeout_s))), request
 
 

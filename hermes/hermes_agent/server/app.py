@@ -19,6 +19,7 @@ from hermes_agent.server.conversations import (
     PluginStatusProtocol,
 )
 from hermes_agent.server.http_types import ClientDisconnected, HttpError, HttpReply
+from hermes_agent.server.model_service import HostModelsProtocol, ModelEndpoints
 from hermes_agent.server.settings import HttpSettings
 from hermes_agent.server.status_endpoints import Counts, MetricsEndpoint, PluginEndpoints, StatusEndpoints
 from hermes_agent.server.turn_slots import TurnSlots
@@ -68,6 +69,7 @@ def build(
     on_change: Callable[[], None] | None = None,
     webhooks: App | None = None,
     once: IdempotentRequests | None = None,
+    service: HostModelsProtocol | None = None,
 ) -> Application:
     """Return the application.
 
@@ -80,18 +82,20 @@ def build(
         on_change: called after a change of the number of running turns.
         webhooks: receives webhooks; None: there are none.
         once: makes requests with an `Idempotency-Key` idempotent; None: the header is ignored.
+        service: the models that can be chosen, embeddings and side tasks; None: only the configured model is known.
     """
     turns = TurnSlots(settings, on_change)
     plugins = plugins or NoPlugins()
     extensions = PluginEndpoints(plugins)
-    status = StatusEndpoints(turns, models, counts)
-    turning = (agent, settings, turns, models, slash, once)
+    status, listed = StatusEndpoints(turns, counts), ModelEndpoints(models, service, settings)
+    turning = (agent, settings, turns, models, slash, once, listed, service)
     routes = [
         HttpRoute("/v1/chat/completions", ChatEndpoint(*turning), "POST"),
         HttpRoute("/v1/responses", ChatEndpoint(*turning, RESPONSES), "POST"),
         HttpRoute("/openapi.json", make_application(openapi)),
-        HttpRoute("/v1/models", make_application(status.models)),
-        HttpRoute("/v1/models/", make_application(status.model)),
+        HttpRoute("/v1/models", make_application(listed.list)),
+        HttpRoute("/v1/models/", make_application(listed.get)),
+        HttpRoute("/v1/embeddings", make_application(listed.embed), "POST"),
         HttpRoute("/health", make_application(status.health)),
         HttpRoute("/ready", make_application(status.ready)),
         HttpRoute("/v1/plugins", make_application(extensions.list)),

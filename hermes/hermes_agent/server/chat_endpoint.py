@@ -11,13 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.command_router import CommandCall, RunSkill
-from hermes_agent.contracts.model_client import RequestOptions
-from hermes_agent.core.errors import ModelError
 from hermes_agent.core.log_context import log_context
-from hermes_agent.core.messages import Content, FinishReason, ToolStarted, TurnEvent, TurnFinished, TurnSink, Usage
 from hermes_agent.policy import NoApprover
+from hermes_agent.server.answer_stream import AnswerStream, TurnRun
 from hermes_agent.server.chat_format import (
-    KEEP_ALIVE,
+    AGENT_MODEL,
     AnswerFormat,
     ChatCompletionFormat,
     ChatRequest,
@@ -44,6 +42,7 @@ from hermes_agent.server.http_types import (
     read_body,
     wait_disconnected,
 )
+from hermes_agent.server.model_service import HostModelsProtocol, ModelEndpoints, SideTaskAnswer, is_web_client_task
 from hermes_agent.server.request_fields import unsupported_field
 from hermes_agent.server.responses_format import ResponsesFormat, read_responses_request
 from hermes_agent.server.settings import HttpSettings
@@ -56,183 +55,6 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
-
-SEND_LIMIT_S = 60.0
-"""Time in which a client must read its stream; after it, the client counts as disconnected."""
-STREAM_HEADERS: Headers = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # otherwise nginx buffers the stream
-)
-
-
-class TurnRun(TurnSink):
-    """A turn in a task of its own, so that a stream can send its text and keep-alives meanwhile.
-
-    Args:
-        slot: an interrupt of the slot interrupts the turn, and cancels it after `grace_s` seconds.
-    """
-
-    def __init__(
-        self,
-        source: AnswerSource,
-        content: Content,
-        options: RequestOptions,
-        slot: TurnSlot,
-        group: asyncio.TaskGroup,
-        *,
-        grace_s: float,
-    ) -> None:
-        self.has_acted = False
-        """Whether a tool was started."""
-        self.has_ended = False
-        self.end: TurnFinished | None = None
-        self._source = source
-        self._slot = slot
-        self._grace_s = grace_s
-        self._texts: list[str] = []
-        self._taken = 0
-        self._error: Exception | None = None
-        self._changed = asyncio.Event()
-        self._task = group.create_task(self._run(content, options))
-        slot.on_interrupt(self._interrupt)
-
-    def event(self, event: TurnEvent) -> None:
-        """Handle one event, and wake the reader."""
-        super().event(event)
-        self._changed.set()
-
-    def text(self, delta: str) -> None:
-        """Add a piece of the answer."""
-        self._texts.append(delta)
-
-    def tool_started(self, event: ToolStarted) -> None:
-        """Record that a tool was started."""
-        self.has_acted = True
-
-    def finished(self, event: TurnFinished) -> None:
-        """Store the end: it counts also when a hook that runs after it is cancelled."""
-        self.end = event
-
-    async def wait_change(self, silence_s: float | None) -> bool:
-        """Wait for the next event or the end; return False after `silence_s` seconds without any."""
-        try:
-            async with asyncio.timeout(silence_s):
-                await self._changed.wait()
-        except TimeoutError:
-            return False
-        self._changed.clear()
-        return True
-
-    def take_texts(self) -> list[str]:
-        """Return the pieces of the answer since the last call."""
-        texts, self._taken = self._texts[self._taken :], len(self._texts)
-        return texts
-
-    async def wait_end(self) -> TurnFinished:
-        """Return the end of the turn.
-
-        Raises:
-            Exception: the exception of the turn, or an `HttpError` if it was interrupted.
-        """
-        await asyncio.wait([self._task])
-        if self._error is not None:
-            raise self._error
-        if self.end is None or self.end.reason == "interrupted":
-            raise interrupted_error(self._slot.reason, RETRY_AFTER_S, acted=self.has_acted)
-        return self.end
-
-    async def _run(self, content: Content, options: RequestOptions) -> None:
-        try:
-            if not self._slot.reason:  # an interrupt before the turn has nothing to stop
-                self.end = await self._source.answer(content, self, options=options)
-        except ModelError as error:
-            if error.finish_reason:  # an empty answer is complete if the client set the limit
-                self.end = self._incomplete_end(error)
-            else:
-                self._error = error
-        except Exception as error:  # noqa: BLE001 - `wait_end` raises it
-            self._error = error
-        finally:
-            self.has_ended = True
-            self._changed.set()
-
-    def _incomplete_end(self, error: ModelError) -> TurnFinished:
-        logger.info("empty answer: %s", error)
-        reason: FinishReason = "content_filter" if error.finish_reason == "content_filter" else "length"
-        return TurnFinished("".join(self._texts), "answered", error.usage or Usage(), "", finish_reason=reason)
-
-    def _interrupt(self) -> None:
-        self._source.interrupt()
-        asyncio.get_running_loop().call_later(self._grace_s, self._task.cancel)
-
-
-class AnswerStream:
-    """Sends a turn as server-sent events.
-
-    Nothing is sent before the first event or silence. An earlier failure becomes an HTTP status, a later one an event
-    with an `error`.
-    """
-
-    def __init__(self, send: Send, chunks: AnswerFormat, slot: TurnSlot, headers: Headers) -> None:
-        self.has_begun = False
-        self._send = send
-        self._format = chunks
-        self._slot = slot
-        self._headers = headers
-        self._sent = ""
-
-    async def run(self, turn: TurnRun, silence_s: float) -> None:
-        """Send the whole stream.
-
-        Raises:
-            Exception: the turn failed before anything was sent.
-        """
-        try:
-            has_ended = False
-            while not has_ended:
-                is_silent = not await turn.wait_change(silence_s)
-                has_ended = turn.has_ended
-                if data := self._render(turn, is_silent):
-                    await self._write(data)
-            end = await turn.wait_end()
-            await self._write(self._rest(end) + self._format.last_chunk(end), more=False)
-        except Exception as error:
-            if not self.has_begun:  # otherwise the status is sent already, and the error goes into the stream
-                raise
-            await self._write(self._format.error_chunk(http_error_of(error, acted=turn.has_acted).body), more=False)
-
-    def _render(self, turn: TurnRun, is_silent: bool) -> bytes:
-        texts = [text for text in turn.take_texts() if text]
-        self._sent += "".join(texts)
-        if texts:
-            return b"".join(self._format.text_chunk(text) for text in texts)
-        # a started tool begins the stream, too: a failure of the turn cannot be a status any more
-        return KEEP_ALIVE if is_silent or (turn.has_acted and not self.has_begun) else b""
-
-    def _rest(self, end: TurnFinished) -> bytes:
-        """Return the part of the reply that was not streamed; streamed text that a plugin replaced stays."""
-        if end.text.startswith(self._sent):
-            rest = end.text[len(self._sent) :]
-            return self._format.text_chunk(rest) if rest else b""
-        logger.debug("the reply differs from the streamed text")
-        return b""
-
-    async def _write(self, data: bytes, *, more: bool = True) -> None:
-        if self._slot.is_client_gone:
-            return
-        try:
-            async with asyncio.timeout(SEND_LIMIT_S):
-                if not self.has_begun:
-                    self.has_begun = True
-                    headers = list(STREAM_HEADERS + self._headers)
-                    await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-                    data = self._format.first_chunk() + data
-                await self._send({"type": "http.response.body", "body": data, "more_body": more})
-        except TimeoutError:
-            logger.warning("turn over HTTP: the client has not read its stream for %g s, interrupting", SEND_LIMIT_S)
-            self._slot.interrupt(CLIENT_GONE)
-
 
 PLATFORM = "api_server"
 """Platform of the sessions and hooks, as in upstream."""
@@ -264,6 +86,8 @@ class ChatEndpoint:
         models: names of the agent's model, the default first.
         slash: resolves slash commands in sessions; None: there are none.
         once: makes requests idempotent; None: the header is ignored.
+        listed: the models that a request may choose.
+        service: answers side tasks of web clients; None: they are turns.
     """
 
     def __init__(
@@ -274,9 +98,13 @@ class ChatEndpoint:
         models: Sequence[str],
         slash: CommandRouterProtocol | None = None,
         once: IdempotentRequests | None = None,
+        listed: ModelEndpoints | None = None,
+        service: HostModelsProtocol | None = None,
         wire: EndpointFormat = CHAT,
     ) -> None:
         self._format = wire
+        self._listed = listed
+        self._service = service
         self._once = once
         self._agent = agent
         self._settings = settings
@@ -293,7 +121,7 @@ class ChatEndpoint:
             body = await read_body(
                 scope, receive, max_bytes=self._settings.max_body_bytes, timeout_s=self._settings.body_timeout_s
             )
-            request = self._format.read(body, self._models)
+            request = await self._read(body)
             del body
             if session_id is None:
                 session_id = request.session_id
@@ -309,7 +137,20 @@ class ChatEndpoint:
         once = partial(self._once.source, key=key) if self._once is not None and key else None
         answer = self._format.answer(request)
         exchange = _Exchange(self._agent, self._settings, request, answer, TurnSlot(session_id), self._slash, once)
+        if request.model not in (*self._models, AGENT_MODEL):
+            exchange.model = request.model
+        if self._service is not None and session_id is None and is_web_client_task(request):
+            exchange.side_task = SideTaskAnswer(self._service, request)
         await exchange.run(self._turns, scope, receive, send)
+
+    async def _read(self, body: bytes) -> ChatRequest:
+        """Return the checked request; the list of models is read for a name that is not the agent's own."""
+        try:
+            return self._format.read(body, self._models)
+        except HttpError as refusal:
+            if refusal.code != "model_not_found" or self._listed is None:
+                raise
+            return self._format.read(body, (*self._models, *await self._listed.known()))
 
 
 class _Exchange:
@@ -334,6 +175,10 @@ class _Exchange:
         self._slash = slash
         self._turn: TurnRun | None = None
         self._headers: Headers = ()
+        self.model: str | None = None
+        """Name of the model that the request chooses; None: the agent's."""
+        self.side_task: AnswerSource | None = None
+        """Answers in place of a turn."""
 
     async def run(self, turns: TurnSlots, scope: Scope, receive: Receive, send: Send) -> None:
         """Wait for a slot, run the turn and answer; a failure becomes an error reply."""
@@ -394,12 +239,15 @@ class _Exchange:
     async def _open(self) -> AnswerSource:
         """Open the stored session of an id; without an id, use the client's transcript and store nothing."""
         request, session_id = self._request, self._slot.session_id
+        if self.side_task is not None:
+            return self.side_task
         conversation = await self._agent.open(
             session_id,
             platform=PLATFORM,
             approver=NoApprover("over HTTP"),
             history=request.history if session_id is None else None,
             instructions=request.instructions,
+            model=self.model,
             keep=session_id is not None,
             principal=API_SERVER,
         )
@@ -414,7 +262,8 @@ class _Exchange:
             return
         end = await turn.wait_end()
         if not self._slot.is_client_gone:
-            await json_reply(self._format.full_body(end), headers=self._headers)(scope, receive, send)
+            headers = self._headers + turn.notice_headers()
+            await json_reply(self._format.full_body(end), headers=headers)(scope, receive, send)
 
     async def _refuse(self, refusal: HttpError, scope: Scope, receive: Receive, send: Send) -> None:
         if self._slot.is_client_gone:

@@ -18,7 +18,6 @@ import asyncio
 import json
 import logging
 import math
-import re
 import sqlite3
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from typing import Any
 from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions
 from hermes_agent.core.errors import EXIT_USAGE, AccessDenied, ModelError, RetryLater, UnsupportedOption, UserError
 from hermes_agent.core.redaction import redactor
+from hermes_agent.models.request_options import refused_option
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -191,14 +191,6 @@ logger = logging.getLogger(__name__)
 STOPPING = "the agent is stopping"
 STORAGE_RETRY_S = 5.0
 
-_OPTION_NAMES = {
-    "max_tokens": ("max_completion_tokens", "max_output_tokens"),
-    "reasoning_effort": ("reasoning.effort", "thinking", "effort"),
-    "stop": ("stop_sequences",),
-    "verbosity": ("text.verbosity",),
-}
-"""Other names of an option at providers."""
-
 _BY_KIND: dict[str, tuple[int, str, bool | None]] = {
     "no_key": (503, "model_no_key", False),
     "auth": (502, "model_auth_failed", False),
@@ -227,7 +219,11 @@ def http_error_of(error: Exception, *, acted: bool = False, options: RequestOpti
     if isinstance(error, UnsupportedOption):
         return _option_error(error.option, error)
     if isinstance(error, ModelError):
-        if error.kind == "refused" and error.status in (400, 422) and (name := _rejected_option(error, options)):
+        if (
+            error.kind == "refused"
+            and error.status in (400, 422)
+            and (name := refused_option(str(error), options.values()))
+        ):
             return _option_error(name, error)
         status, code, may_retry = _BY_KIND.get(error.kind, (502, "model_error", None))
         return HttpError(
@@ -255,13 +251,6 @@ def http_error_of(error: Exception, *, acted: bool = False, options: RequestOpti
 
 def _option_error(name: str, error: ModelError) -> HttpError:
     return HttpError(400, str(error), code="unsupported_parameter", param=name)
-
-
-def _rejected_option(error: ModelError, options: RequestOptions) -> str:
-    """Return the option that a provider's error names, or ""."""
-    text = str(error)
-    words = {name: "|".join(map(re.escape, (name, *_OPTION_NAMES.get(name, ())))) for name in options.values()}
-    return next((name for name, pattern in words.items() if re.search(rf"\b(?:{pattern})\b", text)), "")
 
 
 def interrupted_error(reason: str, retry_after_s: float, *, acted: bool) -> HttpError:

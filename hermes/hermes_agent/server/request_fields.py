@@ -115,6 +115,24 @@ def _tool_choice(value: Any, name: str) -> Any:
     return {"type": "function", "function": {"name": function["name"]}}
 
 
+def read_response_format(value: Any, name: str) -> Any:
+    """Return `response_format`, or `text.format` of Responses, in the form of chat completions; None for text."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "json_object"}
+    form = value.get("json_schema", value) if kind == "json_schema" else None
+    if not isinstance(form, dict):
+        raise bad_request(f"{name}: expected an object with the type text, json_object or json_schema", name)
+    if not isinstance(form.get("name"), str) or not _FUNCTION_NAME.fullmatch(form["name"]):
+        raise bad_request(f"{name}.json_schema.name: expected 1 to 64 letters, digits, `_` or `-`", f"{name}.name")
+    if not isinstance(form.get("schema"), dict):
+        raise bad_request(f"{name}.json_schema.schema: expected an object", f"{name}.schema")
+    own = {key: form[key] for key in ("name", "description", "schema", "strict") if form.get(key) is not None}
+    return {"type": "json_schema", "json_schema": own}
+
+
 _FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_TOOLS = 128
 """Tools of one request, as at OpenAI."""
@@ -226,6 +244,7 @@ CHAT = Fields(
         "tool_choice": _TOOL_CHOICE,
         "function_call": _TOOL_CHOICE,
         "parallel_tool_calls": _PARALLEL,
+        "response_format": OptionField("response_format", read_response_format),
     },
     _LABELS,
     {
@@ -233,7 +252,6 @@ CHAT = Fields(
         "functions": (([],), "send tools, which have a newer form"),
         "n": ((1,), "the agent gives one answer"),
         "logprobs": ((False,), "the agent does not have them"),
-        "response_format": (({"type": "text"},), "the agent answers with text; ask for JSON in words"),
         "modalities": ((["text"],), "the agent answers with text"),
         "audio": ((), "the agent answers with text"),
         "prediction": ((), "the agent makes several model requests of one"),

@@ -49,6 +49,7 @@ from hermes_agent.server.request_fields import (
     check_fields,
     kind_of,
     options_of,
+    read_response_format,
     unsupported_field,
 )
 
@@ -79,7 +80,7 @@ def read_responses_request(body: bytes, models: Collection[str]) -> ChatRequest:
     check_fields(value, RESPONSES)
     plain, names = options_of(value, RESPONSES)
     options = _nested(value, plain)
-    names |= {"reasoning_effort": "reasoning.effort", "verbosity": "text.verbosity"}
+    names |= {"reasoning_effort": "reasoning.effort", "verbosity": "text.verbosity", "response_format": "text.format"}
     instructions = value.get("instructions")
     if instructions is not None and not isinstance(instructions, str):
         raise bad_request("instructions: expected text", "instructions")
@@ -112,8 +113,9 @@ def _nested(value: dict[str, Any], options: RequestOptions) -> RequestOptions:
     for name in ("summary", "generate_summary"):
         if reasoning.get(name) is not None:
             raise unsupported_field(f"reasoning.{name}", "the agent does not return its reasoning")
-    if text.get("format") not in (None, {"type": "text"}):
-        raise unsupported_field("text.format", "the agent answers with text; ask for JSON in words")
+    form = None if text.get("format") is None else read_response_format(text["format"], "text.format")
+    if form is not None:
+        more["response_format"] = form
     if reasoning.get("effort") is not None:
         more["reasoning_effort"] = EFFORT.read(reasoning["effort"], "reasoning.effort")
     if text.get("verbosity") is not None:

@@ -1,4 +1,4 @@
-"""`GET /health`, `/ready`, `/v1/models`, `/metrics` and `/v1/plugins`; `POST /v1/plugins/reload`.
+"""`GET /health`, `/ready`, `/metrics` and `/v1/plugins`; `POST /v1/plugins/reload`.
 
 `/metrics` (Prometheus' text format) and `/v1/plugins` name plugins and need the key.
 """
@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent import __version__
 from hermes_agent.core.errors import UserError
 from hermes_agent.server.authentication import BEARS_KEY
-from hermes_agent.server.chat_format import AGENT_MODEL
 from hermes_agent.server.conversations import PluginStatusProtocol
 from hermes_agent.server.http_types import HttpError, HttpReply, json_reply, read_body
 from hermes_agent.server.turn_slots import TurnSlots
@@ -30,17 +28,11 @@ NO_STORE = ((b"cache-control", b"no-store"),)
 
 
 class StatusEndpoints:
-    """The routes of health and models.
+    """The routes of health."""
 
-    Args:
-        models: names of the agent's model, the default first.
-    """
-
-    def __init__(self, turns: TurnSlots, models: Sequence[str], counts: Counts) -> None:
+    def __init__(self, turns: TurnSlots, counts: Counts) -> None:
         self._turns = turns
-        self._models = tuple(dict.fromkeys((*models, AGENT_MODEL)))
         self._counts = counts
-        self._started = int(time.time())
 
     async def health(self, scope: Scope, receive: Receive) -> HttpReply:
         """Return 200 and the version, with numbers for requests with the key."""
@@ -56,22 +48,6 @@ class StatusEndpoints:
             retry = (b"retry-after", b"%d" % RETRY_AFTER_S)
             return json_reply({"status": "draining"}, 503, (*NO_STORE, retry))
         return json_reply({"status": "ready"}, headers=NO_STORE)
-
-    async def models(self, scope: Scope, receive: Receive) -> HttpReply:
-        """Return the models in OpenAI's list format."""
-        return json_reply({"object": "list", "data": [self._model(name) for name in self._models]})
-
-    async def model(self, scope: Scope, receive: Receive) -> HttpReply:
-        """Return one model."""
-        name = scope["name"]
-        if name not in self._models:
-            return HttpError(
-                404, f"The model {name[:200]!r} does not exist", code="model_not_found", param="model"
-            ).reply()
-        return json_reply(self._model(name))
-
-    def _model(self, name: str) -> dict[str, Any]:
-        return {"id": name, "object": "model", "created": self._started, "owned_by": "hermes-agent"}
 
 
 _TYPE = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),)

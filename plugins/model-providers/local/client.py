@@ -30,6 +30,9 @@ from .prompt import ToolPrompt, build_prompt, canonical_call
 from .server import LocalModelServer, LocalServerSettings
 from .tool_menu import STRING_MAX
 
+UNSUPPORTED = ("stop", "reasoning_effort", "verbosity", "response_format")
+"""Options that its own grammar and reader leave no room for."""
+
 logger = logging.getLogger(__name__)
 
 _OPENING = re.compile(r'\s*\{\s*"action"\s*:\s*"final"\s*,\s*"text"\s*:\s*"')
@@ -199,7 +202,7 @@ class LocalModelClient:
 
     def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
         """Return the first option that cannot be sent (see `ModelClient.unsupported`)."""
-        names = [name for name in options.values() if name in ("stop", "reasoning_effort", "verbosity")]
+        names = [name for name in options.values() if name in UNSUPPORTED]
         if options.tool_choice not in (None, "auto", "none"):
             names.append("tool_choice")
         return (names[0], "the embedded model has no such option") if names else None

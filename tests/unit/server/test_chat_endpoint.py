@@ -415,7 +415,6 @@ def test_another_model_is_not_found() -> None:
         ("functions", [{"name": "f"}]),
         ("n", 2),
         ("logprobs", True),
-        ("response_format", {"type": "json_object"}),
         ("modalities", ["text", "audio"]),
     ],
 )

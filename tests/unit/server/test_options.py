@@ -25,9 +25,14 @@ ROOT = Path(__file__).parents[3]
 CHAT, ANTHROPIC, RESPONSES = "chat_completions", "anthropic_messages", "codex_responses"
 MODES = (CHAT, ANTHROPIC, RESPONSES)
 ASK: dict[str, Any] = {"model": "hermes-agent", "messages": [{"role": "user", "content": "hi"}]}
-REFUSED = object()
-"""There is no word for it in the protocol: 400."""
+LEFT_OUT = object()
+"""The protocol has no field for it: it is left out with a notice."""
 TOOL = {"type": "function", "function": {"name": "todo"}}
+
+FORM: dict[str, Any] = {
+    "type": "json_schema",
+    "json_schema": {"name": "answer", "strict": True, "schema": {"type": "object", "additionalProperties": False}},
+}
 
 Client = openai.AsyncOpenAI
 
@@ -93,18 +98,18 @@ SENT: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any] | object, d
         {"max_tokens": 77},
         {"max_output_tokens": 77},
     ),
-    "stop": ({"stop": ["END", "\n\n"]}, {"stop": ["END", "\n\n"]}, {"stop_sequences": ["END", "\n\n"]}, REFUSED),
-    "seed": ({"seed": 7}, {"seed": 7}, REFUSED, REFUSED),
-    "presence_penalty": ({"presence_penalty": 0.5}, {"presence_penalty": 0.5}, REFUSED, REFUSED),
-    "frequency_penalty": ({"frequency_penalty": -0.5}, {"frequency_penalty": -0.5}, REFUSED, REFUSED),
-    "logit_bias": ({"logit_bias": {"50256": -100}}, {"logit_bias": {"50256": -100}}, REFUSED, REFUSED),
+    "stop": ({"stop": ["END", "\n\n"]}, {"stop": ["END", "\n\n"]}, {"stop_sequences": ["END", "\n\n"]}, LEFT_OUT),
+    "seed": ({"seed": 7}, {"seed": 7}, LEFT_OUT, LEFT_OUT),
+    "presence_penalty": ({"presence_penalty": 0.5}, {"presence_penalty": 0.5}, LEFT_OUT, LEFT_OUT),
+    "frequency_penalty": ({"frequency_penalty": -0.5}, {"frequency_penalty": -0.5}, LEFT_OUT, LEFT_OUT),
+    "logit_bias": ({"logit_bias": {"50256": -100}}, {"logit_bias": {"50256": -100}}, LEFT_OUT, LEFT_OUT),
     "reasoning_effort": (
         {"reasoning_effort": "low"},
         {"reasoning_effort": "low"},
         {"thinking": {"type": "enabled", "budget_tokens": 4096}},
         {"reasoning": {"effort": "low"}},
     ),
-    "verbosity": ({"verbosity": "low"}, {"verbosity": "low"}, REFUSED, {"text": {"verbosity": "low"}}),
+    "verbosity": ({"verbosity": "low"}, {"verbosity": "low"}, LEFT_OUT, {"text": {"verbosity": "low"}}),
     "tool_choice": (
         {"tool_choice": TOOL},
         {"tool_choice": TOOL},
@@ -116,6 +121,12 @@ SENT: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any] | object, d
         {"tool_choice": TOOL},
         {"tool_choice": {"type": "tool", "name": "todo"}},
         {"tool_choice": {"type": "function", "name": "todo"}},
+    ),
+    "response_format": (
+        {"response_format": FORM},
+        {"response_format": FORM},
+        {"output_config": {"format": {"type": "json_schema", "schema": FORM["json_schema"]["schema"]}}},
+        {"text": {"format": {"type": "json_schema", **FORM["json_schema"]}}},
     ),
     "parallel_tool_calls": (
         {"parallel_tool_calls": False},
@@ -135,10 +146,7 @@ def test_what_a_caller_sets_reaches_the_model_in_its_protocol_for_that_turn_alon
     async def ask(client: Client) -> dict[str, Any]:
         answers: dict[str, Any] = {}
         for name, (given, *_) in SENT.items():
-            try:
-                answers[name] = await client.chat.completions.create(**{**ASK, **given})
-            except openai.BadRequestError as error:
-                answers[name] = error
+            answers[name] = await client.chat.completions.with_raw_response.create(**{**ASK, **given})
         answers["nothing"] = await client.chat.completions.create(**ASK)
         return answers
 
@@ -146,12 +154,14 @@ def test_what_a_caller_sets_reaches_the_model_in_its_protocol_for_that_turn_alon
     plain = bodies.pop()
     for name, (given, *wires) in SENT.items():
         expected = wires[MODES.index(mode)]
-        if expected is REFUSED:
-            assert isinstance(answers[name], openai.BadRequestError), name
-            assert (answers[name].code, answers[name].param) == ("unsupported_parameter", name)
-            continue
-        assert answers[name].choices[0].message.content == "It is done.", name
+        assert answers[name].parse().choices[0].message.content == "It is done.", name
         body = bodies.pop(0)
+        notice = answers[name].headers.get("X-Hermes-Notice")
+        if expected is LEFT_OUT:
+            assert notice and notice.startswith(f"{name} is left out for m-1 of custom: its protocol"), name
+            assert set(body) == set(plain), name
+            continue
+        assert notice is None, name
         assert {field: body.get(field) for field in expected} == expected, name  # type: ignore[attr-defined]
         assert set(given) - set(expected) - set(body) == set(given) - set(expected)  # type: ignore[call-overload]
         for field in set(expected) - {"max_tokens"}:  # type: ignore[call-overload]
@@ -191,6 +201,7 @@ def test_responses_send_the_same_and_repeat_it_in_the_answer(tmp_path: Path, mod
     [
         ({"reasoning": {"effort": "high"}}, "reasoning_effort", "high"),
         ({"text": {"format": {"type": "text"}, "verbosity": "high"}}, "verbosity", "high"),
+        ({"text": {"format": {"type": "json_schema", **FORM["json_schema"]}}}, "response_format", FORM),
         ({"tool_choice": {"type": "function", "name": "todo"}}, "tool_choice", TOOL),
     ],
 )
@@ -292,17 +303,35 @@ def test_the_operators_smaller_limit_and_a_fallbacks_hold_beside_the_callers(tmp
         assert [(body["model"], body["max_tokens"]) for body in second.bodies] == [("m-2", 77), ("m-2", 20)]
 
 
-def test_what_the_provider_refuses_is_the_callers_to_put_right(tmp_path: Path) -> None:
+def test_what_the_provider_refuses_is_left_out_with_a_notice_and_from_then_on(tmp_path: Path) -> None:
     refusal = Reply("Unsupported value: 'temperature' does not support 0.25 with this model.", status=400)
-    error, _ = run(tmp_path, chat(temperature=0.25), refusal)
-    assert (error.status_code, error.code, error.param) == (400, "unsupported_parameter", "temperature")
-    assert "does not support 0.25" in error.message
-    effort, bodies = run(tmp_path, chat(reasoning_effort="low"), Reply("no reasoning_effort here", status=400))
-    assert (effort.status_code, effort.param, len(bodies)) == (400, "reasoning_effort", 1)
+
+    async def ask(client: Client) -> list[Any]:
+        given = {**ASK, "temperature": 0.25, "top_p": 0.5}
+        return [await client.chat.completions.with_raw_response.create(**given) for _ in range(2)]
+
+    answers, bodies = run(tmp_path, ask, refusal, Reply())
+    for answer in answers:
+        assert (
+            answer.headers["X-Hermes-Notice"] == "temperature is left out for m-1 of custom: the provider refuses it."
+        )
+        assert answer.parse().choices[0].message.content == "It is done."
+    assert [("temperature" in body, body["top_p"]) for body in bodies] == [(True, 0.5), (False, 0.5), (False, 0.5)]
+
+
+def test_a_refusal_that_names_no_option_stays_an_error(tmp_path: Path) -> None:
     other, _ = run(tmp_path, chat(stop="END"), Reply("The model was stopped for maintenance.", status=400))
     assert other.status_code == 502
+    refusal = Reply("Unsupported value: 'temperature' does not support 0.25 with this model.", status=400)
     unasked, _ = run(tmp_path, chat(), refusal)
     assert unasked.status_code == 502
+
+
+def test_a_limit_is_sent_under_the_name_that_the_model_demands(tmp_path: Path) -> None:
+    text = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    answer, bodies = run(tmp_path, chat(max_tokens=77), Reply(text, status=400), Reply())
+    assert answer.choices[0].message.content == "It is done."
+    assert [(body.get("max_tokens"), body.get("max_completion_tokens")) for body in bodies] == [(77, None), (None, 77)]
 
 
 def test_anthropic_thinks_or_is_sampled(tmp_path: Path) -> None:
@@ -313,9 +342,24 @@ def test_anthropic_thinks_or_is_sampled(tmp_path: Path) -> None:
         ({"temperature": 0.25, "reasoning_effort": "high"}, "temperature"),
         ({"temperature": 1.5}, "temperature"),
         ({"max_tokens": 100, "reasoning_effort": "high"}, "reasoning_effort"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
     ):
-        error, bodies = run(tmp_path, chat(**given), mode=ANTHROPIC)
-        assert (error.status_code, error.param, bodies) == (400, param, [])
+        raw, (body,) = run(
+            tmp_path, lambda c, g=given: c.chat.completions.with_raw_response.create(**ASK, **g), mode=ANTHROPIC
+        )
+        assert raw.headers["X-Hermes-Notice"].startswith(f"{param} is left out"), given
+        assert ("thinking" in body) == (param == "temperature" and "reasoning_effort" in given)
+
+
+def test_notices_come_before_the_first_word_of_a_stream(tmp_path: Path) -> None:
+    async def ask(client: Client) -> Any:
+        make = client.chat.completions.with_streaming_response.create
+        async with make(**ASK, seed=7, stream=True) as answer:
+            return answer.headers.get("X-Hermes-Notice"), await answer.text()
+
+    (notice, text), _ = run(tmp_path, ask, mode=RESPONSES)
+    assert notice == "seed is left out for m-1 of custom: its protocol (codex_responses) has no such field."
+    assert "It is done." in text
 
 
 WRONG: list[tuple[str, Any]] = [
@@ -333,6 +377,8 @@ WRONG: list[tuple[str, Any]] = [
     ("reasoning_effort", "huge"),
     ("tool_choice", "perhaps"),
     ("parallel_tool_calls", 0),
+    ("response_format", {"type": "xml"}),
+    ("response_format", {"type": "json_schema", "json_schema": {"schema": {}}}),
     ("stream_options", {"include_usage": True, "more": 1}),
     ("metadata", ["a"]),
 ]
@@ -342,7 +388,6 @@ WANTED: list[tuple[str, Any]] = [
     ("n", True),
     ("logprobs", True),
     ("top_logprobs", 3),
-    ("response_format", {"type": "json_object"}),
     ("modalities", ["text", "audio"]),
     ("audio", {"voice": "ash", "format": "wav"}),
     ("prediction", {"type": "content", "content": "x"}),

@@ -100,7 +100,7 @@ def test_a_stream_says_what_went_wrong_and_a_spent_budget_is_incomplete() -> Non
         (b'{"input": [{"role": "robot", "content": "x"}]}', "input[0].role"),
         (b'{"input": "hi", "background": true}', "background"),
         (b'{"input": "hi", "tools": [{"type": "function"}]}', "tools[0].function.name"),
-        (b'{"input": "hi", "text": {"format": {"type": "json_schema"}}}', "text.format"),
+        (b'{"input": "hi", "text": {"format": {"type": "json_schema"}}}', "text.format.name"),
         (b'{"input": "hi", "previous_response_id": "resp_x"}', "previous_response_id"),
     ],
 )

@@ -117,6 +117,7 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
     from hermes_agent.app.daemon import ReloadSignal, run_daemon
     from hermes_agent.gateway.scheduled_jobs import SchedulerFactory
     from hermes_agent.host.maintenance import MemoryWatch
+    from hermes_agent.host.model_service import HostModels
     from hermes_agent.logs.setup import end_start
     from hermes_agent.mcp.servers import McpServers
     from hermes_agent.runtime.loops import new_core_loop
@@ -176,6 +177,7 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
                 reloads=reloads,
                 once=IdempotentRequests(host.delivery, host.agent.call_transcript),
                 webhooks=webhooks,
+                service=HostModels(host),
                 handover=handover,
                 on_ready=ready,
             )
