@@ -134,6 +134,22 @@ class TerminalScreen:
         """Return the rows of the screen, without blanks at their ends."""
         return [row.rstrip() for row in self.screen.display]
 
+    def visible_rows(self) -> list[str]:
+        """Return the rows of the screen down to the last one with text."""
+        rows = self.visible()
+        return rows[: max((number for number, row in enumerate(rows) if row), default=0) + 1]
+
+    def input(self) -> str | None:
+        """Return the text of the input, from the last prompt to the row of the cursor; None without a prompt."""
+        rows = self.visible()
+        first = max((number for number, row in enumerate(rows) if row.startswith(PROMPT)), default=None)
+        if first is None:
+            return None
+        lines = [rows[first].removeprefix(PROMPT).strip()]
+        for row in rows[first + 1 : self.screen.cursor.y + 1]:
+            lines.append(row.strip())
+        return "\n".join(lines)
+
     def text(self) -> str:
         """Return the scrollback and the screen."""
         above = ["".join(row[i].data for i in range(self.screen.columns)).rstrip() for row in self.screen.history.top]

@@ -240,7 +240,7 @@ def test_a_plain_screen_only_appends(tmp_path: Path, scripted, kind: str) -> Non
     check_screen(f"plain-{kind}", terminal.normal(WORK=str(tmp_path)))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1])
 def test_the_terminal_is_restored_after_a_signal(tmp_path: Path, scripted, number: signal.Signals) -> None:
     with scripted([SLOW]) as model:
         make_home(tmp_path, model)

@@ -160,7 +160,7 @@ class OpenedScreen:
     async def show_prompt(self) -> None:
         """Show the prompt, and import in a worker what the chat needs."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the console handles more of them
             loop.add_signal_handler(number, self.early.leave, 128 + number)
         self.screen.show_status(line("  loading the agent …", "status"))
         await self.screen.begin(self.early)

@@ -76,6 +76,8 @@ class InputKeys:
             keys.add(key, filter=in_answer)(self._cancel_answer)
         keys.add("c-d", filter=in_input & is_empty)(self._leave)
         keys.add("c-z", filter=in_input)(self._suspend)
+        keys.add("c-x", "c-e", filter=in_input & emacs_mode)(self._edit)
+        keys.add("v", filter=in_input & vi_navigation_mode)(self._edit)
         keys.add("c-l")(self._clear)
         keys.add("c-o")(self._toggle)
 
@@ -163,6 +165,9 @@ class InputKeys:
 
     def _suspend(self, event: KeyPressEvent) -> None:
         event.app.suspend_to_background()
+
+    def _edit(self, event: KeyPressEvent) -> None:
+        event.current_buffer.open_in_editor()  # it comes back into the input: a closed editor sends nothing
 
     def _clear(self, event: KeyPressEvent) -> None:
         self._screen.clear()

@@ -20,8 +20,7 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, has_completions, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.key_binding import KeyBindings, merge_key_bindings
-from prompt_toolkit.key_binding.bindings.open_in_editor import load_open_in_editor_bindings
+from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.layout import (
     BufferControl,
@@ -219,11 +218,14 @@ class LiveScreen:
 
     def set_theme(self, theme: Theme) -> None:
         """Use another theme from now on."""
-        self.theme = theme
-        self._app.style = Style(theme.rules())
-        self._output.depth = color_depth(theme)
-        self._app.renderer.reset()
-        self.draw()
+        with self._output.frame():
+            if self._app.is_running and not self._app.is_done:
+                self._app.renderer.erase(leave_alternate_screen=False)  # what it drew is forgotten by `reset`
+            self.theme = theme
+            self._app.style = Style(theme.rules())
+            self._output.depth = color_depth(theme)
+            self._app.renderer.reset()
+            self.draw()
 
     def set_editing_mode(self, name: str) -> None:
         """Use the keys of `emacs` or `vi` from now on."""
@@ -297,7 +299,8 @@ class LiveScreen:
         size = self._output.get_size()
         with self._output.frame():
             app.renderer.reset()
-            self._output.write_raw("\x1b[H\x1b[2J")
+            # row by row: tmux moves a screen that is cleared as a whole into the scrollback
+            self._output.write_raw("\x1b[H\x1b[2K" + "\x1b[B\x1b[2K" * (size.rows - 1) + "\x1b[H")
             room = max(size.rows - self._region_height(size) - 1, 0)
             shown: list[Line] = []
             for each in reversed(self._finished):
@@ -368,7 +371,7 @@ class LiveScreen:
         return _ChatApplication(
             self,
             layout=Layout(body, focused_element=self._input_window),
-            key_bindings=merge_key_bindings([load_open_in_editor_bindings(), keys]),
+            key_bindings=keys,
             style=Style(self.theme.rules()),
             editing_mode=mode,
             output=self._output,

@@ -313,16 +313,29 @@ class PlainScreen:
 
 @contextlib.contextmanager
 def handled_signals(interrupt: Callable[[], None], leave: Callable[[int], None]) -> Iterator[None]:
-    """Let SIGINT interrupt, and SIGTERM and SIGHUP leave with 128 and their number, in the block."""
+    """Let SIGINT interrupt, and signals that end a program leave with 128 and their number, in the block."""
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, interrupt)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, leave, 128 + number)
+    handled = [signal.SIGINT, *ending_signals()]
+    for number in handled:
+        if number == signal.SIGINT:
+            loop.add_signal_handler(number, interrupt)
+        else:
+            loop.add_signal_handler(number, leave, 128 + number)
     try:
         yield
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in handled:
             loop.remove_signal_handler(number)
+
+
+ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGUSR1", "SIGUSR2", "SIGXCPU")
+
+
+def ending_signals() -> list[signal.Signals]:
+    """Return the signals that end a program and that can be caught, without those that a plugin handles."""
+    always = (signal.SIGTERM, signal.SIGHUP)
+    found = [signal.Signals[name] for name in ENDING]
+    return [each for each in found if each in always or signal.getsignal(each) == signal.SIG_DFL]
 
 
 def pick_screen(
