@@ -24,6 +24,8 @@ hypothesis.settings.register_profile("same", derandomize=True, database=None, **
 hypothesis.settings.register_profile("new", print_blob=True, **_CALM)
 hypothesis.settings.load_profile(os.environ.get("HERMES_EXAMPLES", "same"))
 
+os.environ.setdefault("HERMES_BUNDLED_SKILLS", "none")  # tests of skills, lists and prompts have their own skills
+
 IMPORT_HOOK, REDACT = "hermes_agent.compat.import_hook", "hermes_agent.core.redaction"
 SERVICE_S = 600
 """Seconds for a test that boots a systemd."""

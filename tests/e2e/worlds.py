@@ -99,6 +99,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
         "HOME": str(home.parent),
         "HERMES_HOME": str(home),
+        "HERMES_BUNDLED_SKILLS": "none",
         "LANG": "C.UTF-8",
         "TERM": os.environ.get("TERM", "xterm"),
         **more,

@@ -107,9 +107,12 @@ class CommandRouter:
 
         text = await self.bridge.run(message, name)
         if text is None and prefixes:
-            slugs = await self.bridge.run(self.skills.offered, platform)
-            others = (*slugs, *(row.name for row in self.quick.rows()))
-            longer = self.commands.find_by_prefix(name, where, others)
+            quick = [row.name for row in self.quick.rows()]
+            own = await self.bridge.run(self.skills.own_names, platform)
+            longer = self.commands.find_by_prefix(name, where, (*own, *quick))
+            if longer is None:
+                slugs = await self.bridge.run(self.skills.offered, platform)
+                longer = self.commands.find_by_prefix(name, where, (*slugs, *quick))
             if longer is not None and self.quick.find(longer) is not None and where != "socket":
                 return await self._quick(longer, arguments, where=where, session_id=session_id, platform=platform)
             command = None if longer is None else self.commands.find(longer, where)

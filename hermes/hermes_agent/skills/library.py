@@ -205,6 +205,8 @@ class SkillTextRules:
 
 
 LIFECYCLE = "on_skill_lifecycle"
+BUNDLED_SKILLS = Path(__file__).resolve().parent / "bundled"
+"""The skills that come with the agent; those of the home with the same path win."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,8 @@ class SkillSettings:
     disabled: frozenset[str] = frozenset()
     disabled_by_platform: tuple[tuple[str, frozenset[str]], ...] = ()
     rendering: SkillTextRules = field(default_factory=SkillTextRules)
+    bundled: bool = False
+    """Whether the skills that come with the agent are offered."""
 
     @classmethod
     def of(cls, get: Callable[[str], Any]) -> SkillSettings:
@@ -236,12 +240,21 @@ class SkillSettings:
             frozenset(map(str, get("skills.disabled") or ())),
             tuple((str(platform), frozenset(map(str, names or ()))) for platform, names in by_platform.items()),
             section(SkillTextRules, get, "skills", keys),
+            bool(get("skills.bundled")),
         )
 
     def is_disabled(self, skill: LocalSkill, platform: str) -> bool:
         """Return whether the operator disabled the skill, everywhere or on `platform`."""
         names = self.disabled.union(*(names for name, names in self.disabled_by_platform if name == platform))
         return not names.isdisjoint(skill.setting_names)
+
+
+def bundled_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders of `HERMES_BUNDLED_SKILLS`, or that of the package; `none` has no folder."""
+    given = environ.get("HERMES_BUNDLED_SKILLS", "")
+    if given == "none":
+        return ()
+    return tuple(Path(each) for each in given.split(":")) if given else (BUNDLED_SKILLS,)
 
 
 class SkillLibrary:
@@ -271,7 +284,8 @@ class SkillLibrary:
         self._source_of = source_of
         self.home = home
         self.directory = home / "skills"
-        self._folder = SkillFolder((self.directory, *settings.external))
+        own = bundled_folders(os.environ) if settings.bundled else ()
+        self._folder = SkillFolder((self.directory, *settings.external, *own))
         self._hooks = hooks
         self._uses: dict[str, int] = {}
 
@@ -356,8 +370,15 @@ class SkillLibrary:
             reuse_after_patch=None,
         )
 
+    @staticmethod
+    def is_bundled(skill: LocalSkill) -> bool:
+        """Return whether a skill comes with the agent."""
+        return any(skill.file.is_relative_to(folder) for folder in bundled_folders(os.environ))
+
     def origin(self, skill: LocalSkill) -> str:
-        """Return where a skill of the home was installed from, or "" if it was not."""
+        """Return `bundled`, or where a skill of the home was installed from; "" for others."""
+        if self.is_bundled(skill):
+            return "bundled"
         rows = JsonFile(self.directory / HUB / "lock.json").read().get("installed") or {}
         row = rows.get(skill.place)
         return str(row.get("source") or "") if isinstance(row, dict) else ""

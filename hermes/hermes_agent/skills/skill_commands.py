@@ -110,6 +110,10 @@ class SkillCommands:
         found = [block for _, block in blocks if block is not None]
         return "\n\n".join((*found, *about, f"{_ASKED}\n{task}" if task else _ALONE))
 
+    def own_names(self, platform: str) -> list[str]:
+        """Return the slugs without those of skills that come with the agent."""
+        return [name for name, skill in self.offered(platform).items() if not self._library.is_bundled(skill)]
+
     def hint(self, skill: LocalSkill) -> str:
         """Return what help shows after the name of an offered skill, prompt or bundle."""
         return argument_hint(skill) if skill.flat and skill.file.suffix == ".md" else "[what to do]"

@@ -68,7 +68,8 @@ def isolated_environment(env: Mapping[str, str] | None = None) -> Iterator[Isola
         _forget_plugin_modules()
         import_hook.uninstall()
         _set_environ({n: v for n, v in environ.items() if n in KEPT or n.startswith(KEPT_STARTS)})
-        os.environ.update({"HOME": str(base), "HERMES_HOME": str(ground.home), **(env or {})})
+        own = {"HOME": str(base), "HERMES_HOME": str(ground.home), "HERMES_BUNDLED_SKILLS": "none"}
+        os.environ.update({**own, **(env or {})})
         sys.path.append(str(ground.site))
         import_hook.install()
         with use_host(None):

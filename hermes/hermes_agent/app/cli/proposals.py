@@ -35,13 +35,17 @@ def _list(args: Args) -> int:
     return EXIT_OK
 
 
-@proposals_command.action("show", "what a proposal changes, as a diff", ID)
+@proposals_command.action("show", "what a proposal changes, as a diff", ID, JSON)
 def _show(args: Args) -> int:
     from hermes_agent.tools.proposals import Proposals
 
     with loaded_host() as host:
         proposals = host.service(Proposals)
-        print(_plain(proposals.show(proposals.find(args.id))))
+        proposal = proposals.find(args.id)
+        text = _plain(proposals.show(proposal))
+    if args.json:
+        return print_json({**proposal._asdict(), "signature": None, "diff": text})
+    print(text)
     return EXIT_OK
 
 
