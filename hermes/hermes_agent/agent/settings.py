@@ -20,6 +20,8 @@ PRICE_REMEDY = (
     "`limits.unknown_price` takes a price in dollars for a million tokens (0 for a model that costs nothing), or `warn`"
     " to go on without counting it; `hermes model list PROVIDER` fetches the prices of a provider that tells them."
 )
+WARN_SHARE = 0.8
+"""Share of a cap at which the user is told."""
 JOB_PLATFORM = "cron"
 """The platform of scheduled jobs; a run has a session of its own."""
 
@@ -65,15 +67,24 @@ class UsageCap(NamedTuple):
 
     def sentence(self, spent: UsageTotals) -> str:
         """Return the sentence that ends the turn when the cap is reached, or ""."""
-        if 0 < self.tokens <= spent.tokens:
+        found = self._used(spent, 1.0)
+        return f"I stopped: {found[0]}, and the operator's limit is {found[1]}." if found else ""
+
+    def warning(self, spent: UsageTotals) -> str:
+        """Return the notice that most of the cap is used (`WARN_SHARE`), or ""."""
+        found = self._used(spent, WARN_SHARE)
+        return f"{found[0][:1].upper()}{found[0][1:]} of the operator's limit of {found[1]}." if found else ""
+
+    def _used(self, spent: UsageTotals, share: float) -> tuple[str, str] | None:
+        """Return clauses with usage and limit if this share of the cap is used."""
+        if 0 < self.tokens * share <= spent.tokens:
             unit, used, limit = "tokens", f"{spent.tokens:,} tokens", f"{self.tokens:,}"
-        elif 0 < self.usd <= (cost := spent.cost_at(self.price)):
+        elif 0 < self.usd * share <= (cost := spent.cost_at(self.price)):
             unit, used, limit = "usd", f"${cost:.2f}", f"${self.usd:.2f}"
         else:
-            return ""
+            return None
         when = " today" if self.name == "day" else ""
-        key = f"limits.{self.name}_{unit}"
-        return f"I stopped: {self.subject} has used {used}{when}, and the operator's limit is {limit} (`{key}`)."
+        return f"{self.subject} has used {used}{when}", f"{limit} (`limits.{self.name}_{unit}`)"
 
 
 def usage_caps(limits: UsageLimits, of_session: dict[str, str], platform: str) -> list[UsageCap]:

@@ -273,8 +273,11 @@ async def _model_step(
     turn.requests += 1
     context.model.calls += 1
     await context.history.commit()
-    if sentence := await _reached_cap(context):
+    sentence, warnings = await _reached_cap(context)
+    if sentence:
         raise TurnStopped(sentence)
+    for warning in warnings:
+        yield Notice(warning, "warning")
     if notice := _uncounted_notice(context):
         yield Notice(notice, "warning")
     context.history.record.add_request(
@@ -333,14 +336,19 @@ def _shown(item: ReasoningPart | RetryNotice, shows_reasoning: bool) -> Reasonin
     return Notice(item.why, "warning") if item.why else None
 
 
-async def _reached_cap(context: TurnContext) -> str:
-    """Return the sentence that ends the turn when a usage cap is reached, or ""."""
-    caps = context.caps()
+async def _reached_cap(context: TurnContext) -> tuple[str, list[str]]:
+    """Return the sentence that ends the turn when a usage cap is reached, or ""; and notices of caps nearly reached."""
+    caps, model = context.caps(), context.model
+    warnings = []
     for cap in caps:
-        if sentence := cap.sentence(await context.call_transcript("usage", **cap.usage_filter)):
-            return sentence
-    model = context.model
-    return price_refusal(context.settings.limits, caps, model.chosen.client, model.name)
+        spent = await context.call_transcript("usage", **cap.usage_filter)
+        if sentence := cap.sentence(spent):
+            return sentence, []
+        key = (cap.name, *cap.usage_filter.values())
+        if key not in model.warned_caps and (warning := cap.warning(spent)):
+            model.warned_caps.add(key)
+            warnings.append(warning)
+    return price_refusal(context.settings.limits, caps, model.chosen.client, model.name), warnings
 
 
 def _uncounted_notice(context: TurnContext) -> str:

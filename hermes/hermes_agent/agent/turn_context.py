@@ -208,6 +208,8 @@ class ConversationModel:
     calls: int = 0
     uncounted: tuple[str, str] = ("", "")
     """Provider and model of the last notice that no cap in dollars counts them."""
+    warned_caps: set[tuple[str, ...]] = field(default_factory=set)
+    """Caps of which the user knows that they are nearly reached."""
     left_out: set[tuple[str, str, str]] = field(default_factory=set)
     """Provider, model and name of the options of which the user knows that they are left out."""
     announced_fallback: tuple[ChosenModel, ChosenModel] | None = None

@@ -35,7 +35,7 @@ MODULES = {
     "gateway": "cli.gateway:add_gateway",
     "hooks": "cli.hooks:add_hooks",
     "import": "imports.command:add_import",
-    "insights": "cli.sessions:add_insights",
+    "insights": "cli.insights:add_insights",
     "logs": "cli.home:add_logs",
     "mcp": "cli.tools:add_mcp",
     "memory": "cli.features:add_memory",

@@ -31,6 +31,7 @@ from hermes_agent.host.features import BuiltinContext, FeatureServices
 from hermes_agent.host.maintenance import DailyMaintenance
 from hermes_agent.models.client_pool import ChosenModel, ClientPool, fallback_selections
 from hermes_agent.models.model_catalog import ModelCatalog
+from hermes_agent.models.price_tables import update_prices
 from hermes_agent.models.providers import KeyPools
 from hermes_agent.models.request_options import read_options, split_model_text
 from hermes_agent.models.selection import ModelSelection, select_model
@@ -171,7 +172,7 @@ class Host:
         self._features.load(self._context)
         self.agent = self.service(Agent)
         self.slash = self.service(CommandRouter)
-        self.upkeep = DailyMaintenance(home / "state.db", self.get, self.bridge.run, self._prune_features)
+        self.upkeep = DailyMaintenance(home / "state.db", self.get, self.bridge.run, self._daily)
 
     @classmethod
     def build(cls, home: Path | None = None, *, is_daemon: bool = False) -> Host:
@@ -276,6 +277,13 @@ class Host:
         return fallback_selections(
             self.config.get("fallback_providers"), lambda block: self.select_model(settings=block)
         )
+
+    def _daily(self) -> int:
+        """Remove old data of the features, and fetch newer prices; return the number of removed items."""
+        removed = self._prune_features()
+        if self.get("model.update_prices"):
+            update_prices(self.model_infos.prices)
+        return removed
 
     def choosable_models(self) -> dict[str, ModelSelection]:
         """Return the models that can be chosen by name without a network: configured, listed, fallbacks.

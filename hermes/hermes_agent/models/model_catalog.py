@@ -1,9 +1,8 @@
 """Facts about models: context window, abilities, prices; and the cost of an answer.
 
 The list of the provider comes first, as it was fetched last (`cache/models/`, fetched again after a day). Then comes
-the table of this release (`model_facts.json`). Its prices are those of the vendors, in dollars per million tokens,
-as published in November 2025. They hold for the vendor's own API and for exactly that model, with or without a date in
-its name, since a successor may have another price.
+the tables of this release: `model_facts.json` for families of models, `models/prices/` for prices
+(`models.price_tables`). Prices hold for the vendor's own API.
 
 A server of the user on this machine (`ModelEndpoint.is_own_server`) that lists no price is free, and so is a provider
 that says so (`ClientProfile.is_free`). Some providers report the cost with an answer.
@@ -25,6 +24,7 @@ from hermes_agent.contracts.model_client import ModelAnswer
 from hermes_agent.contracts.model_provider import ProviderProfile, fetch_model_entries
 from hermes_agent.core.messages import Usage
 from hermes_agent.models.bundled import bundled_client_profiles
+from hermes_agent.models.price_tables import ModelPrices, PriceTables, TokenRates
 from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.system.files import write_atomic
 
@@ -41,43 +41,21 @@ class _Family(NamedTuple):
     tools: bool = True
 
 
-class _Price(NamedTuple):
-    """Dollars per million tokens."""
-
-    input: float
-    output: float
-    cache_read: float
-    cache_write: float | None = None
-
-
 @functools.cache
-def _facts() -> tuple[tuple[_Family, ...], dict[str, dict[str, _Price]]]:
-    """Return the families, the more special before the more general, and the prices by vendor and model."""
+def _facts() -> tuple[_Family, ...]:
+    """Return the families, the more special before the more general."""
     facts = json.loads((Path(__file__).parent / "model_facts.json").read_text(encoding="utf-8"))
-    families = tuple(_Family(**family) for family in facts["families"])
-    prices = {
-        vendor: {model: _Price(**price) for model, price in models.items()}
-        for vendor, models in facts["prices"].items()
-    }
-    return families, prices
+    return tuple(_Family(**family) for family in facts["families"])
 
 
 _VENDOR = re.compile(r"^(?:models/)?(?:[\w.-]+/)*(?:(?:us|eu|apac|global)\.)?(?:anthropic\.|openai\.|meta\.)?")
-_DATE = re.compile(r"-(?:latest|\d{8}|\d{4}-\d{2}-\d{2}|\d{4})$")
 
 
 @functools.lru_cache(maxsize=64)
 def _family(model: str) -> _Family | None:
     """Return the family of a model of any provider, or None."""
     name = _VENDOR.sub("", model.lower())
-    return next((family for family in _facts()[0] if name.startswith(family.begins)), None)
-
-
-def _price_at_vendor(provider: str, model: str) -> _Price | None:
-    """Return the price of a model at its vendor; None for other providers and unknown models."""
-    name = model.lower().removeprefix("models/")
-    prices = _facts()[1].get(provider, {})
-    return prices.get(name) or prices.get(_DATE.sub("", name))
+    return next((family for family in _facts() if name.startswith(family.begins)), None)
 
 
 USUAL_CONTEXT = 128_000
@@ -104,11 +82,17 @@ class ModelInfo(NamedTuple):
     output_price: float | None = None
     cache_read_price: float | None = None
     cache_write_price: float | None = None
+    reasoning_price: float | None = None
+    """Price of tokens of reasoning where it differs from the output's."""
+    tiers: tuple[tuple[int, TokenRates], ...] = ()
+    """Dollars per million tokens for requests with more input tokens than the number."""
 
     def cost_usd(self, usage: Usage) -> float | None:
         """Return the cost of a usage in dollars, or None if the price is unknown."""
         if self.input_price is None or self.output_price is None:
             return None
+        if self.tiers and (reached := [rates for start, rates in self.tiers if usage.input_tokens > start]):
+            return self._replace(tiers=(), **_price_fields(reached[-1])).cost_usd(usage)
         written = usage.details.get("cache_creation_input_tokens")
         written = written if isinstance(written, int) else 0
         read_price = self.input_price if self.cache_read_price is None else self.cache_read_price
@@ -118,7 +102,23 @@ class ModelInfo(NamedTuple):
             + usage.cached_tokens * read_price
             + written * write_price
             + usage.output_tokens * self.output_price
+            + _reasoning_tokens(usage) * ((self.reasoning_price or self.output_price) - self.output_price)
         )
+
+
+def _price_fields(rates: TokenRates) -> dict[str, Any]:
+    """Return the prices of a `ModelInfo`, in dollars per token."""
+    return {f"{name}_price": None if rate is None else rate * 1e-6 for name, rate in rates._asdict().items()}
+
+
+def _reasoning_tokens(usage: Usage) -> int:
+    """Return the tokens of reasoning among the output tokens."""
+    for name in ("completion_tokens_details", "output_tokens_details"):
+        details = usage.details.get(name)
+        count = details.get("reasoning_tokens") if isinstance(details, Mapping) else None
+        if isinstance(count, int):
+            return min(count, usage.output_tokens)
+    return 0
 
 
 class ModelCatalog:
@@ -126,6 +126,7 @@ class ModelCatalog:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.prices = PriceTables(folder.parent / "prices")
         self._read: dict[Path, _CachedList] = {}
         self._files: dict[tuple[str, str], Path] = {}
         self._silent: set[tuple[str, str]] = set()
@@ -135,10 +136,12 @@ class ModelCatalog:
         """Return what is known of a model, without a request."""
         _, listed = self._list(self._file(endpoint))
         found = listed.get(model)
-        usual = _released_info(endpoint, model)
+        usual = _released_info(endpoint, model, self.prices)
         if found is None:
             return usual
-        return found._replace(**{k: v for k, v in usual._asdict().items() if getattr(found, k) is None})
+        # a listed price is not mixed with those of the table
+        left = usual._asdict() if found.input_price is None else usual._replace(**_NO_PRICES)._asdict()
+        return found._replace(**{k: v for k, v in left.items() if not getattr(found, k) and v is not None})
 
     def is_priced(self, endpoint: ModelEndpoint, model: str) -> bool:
         """Return whether the cost of an answer is known, or will be known with the answer."""
@@ -236,19 +239,27 @@ class _CachedList(NamedTuple):
     checked_at: float = 0.0
 
 
-def _released_info(endpoint: ModelEndpoint, model: str) -> ModelInfo:
-    """Return what the release and the provider's profile know."""
+_NO_PRICES: dict[str, Any] = {**_price_fields(TokenRates(0, 0)), "input_price": None, "output_price": None, "tiers": ()}
+
+
+def _released_info(endpoint: ModelEndpoint, model: str, tables: PriceTables) -> ModelInfo:
+    """Return what the release, the tables of prices and the provider's profile know."""
     family, provider = _family(model), endpoint.provider
-    at_vendor = endpoint.base_url == provider.base_url
-    dollars = _price_at_vendor(provider.name, model) if at_vendor else None
+    prices = tables.find(provider.name, model) if _is_vendor(endpoint) else None
     if endpoint.is_own_server:
-        dollars = _Price(0, 0, 0)
+        prices = ModelPrices(TokenRates(0, 0, 0))
+    fields: dict[str, Any] = {} if prices is None else {**_price_fields(prices.base), "tiers": prices.tiers}
+    listed = None if prices is None else prices.context_length
     if family is None:
-        free = 0.0 if endpoint.is_own_server else None
         vision = True if provider.profile.supports_vision else None
-        return ModelInfo(model, vision=vision, input_price=free, output_price=free)
-    a_token = [None if cost is None else cost * 1e-6 for cost in dollars or (None,) * 4]
-    return ModelInfo(model, family.context_length, None, family.vision, family.tools, *a_token)
+        return ModelInfo(model, listed, vision=vision, **fields)
+    return ModelInfo(model, family.context_length, None, family.vision, family.tools, **fields)
+
+
+def _is_vendor(endpoint: ModelEndpoint) -> bool:
+    """Return whether the address is the provider's own, or that of the user's resource at the provider."""
+    own = endpoint.provider.base_url
+    return endpoint.base_url == own or not own or "${" in own
 
 
 def _modified_at(file: Path) -> Path:

@@ -213,6 +213,8 @@ def parse_usage(value: Any) -> Usage:
     if USAGE.prompt_tokens not in usage and not details:  # Anthropic does not count cached tokens in
         sent += cached + _count(usage.get("cache_creation_input_tokens"))
     received = _count(usage.get(USAGE.completion_tokens), usage.get(RESPONSES_USAGE.output_tokens))
+    # some providers do not count reasoning as output, but in the total
+    received += max(0, _count(usage.get(USAGE.total_tokens)) - sent - received)
     return Usage(sent, received, cached, usage)
 
 

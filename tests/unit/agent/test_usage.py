@@ -8,12 +8,13 @@ import time
 from datetime import date
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from hermes_agent.agent.settings import UsageLimits
 from hermes_agent.app.command_line import run
-from hermes_agent.core.messages import TurnEvent, TurnFinished, Usage
+from hermes_agent.core.messages import Notice, TurnEvent, TurnFinished, Usage
 from hermes_agent.sessions import Transcript, UsageLedger, UsageRecord
 from hermes_agent.testing import call as scripted_call
 from hermes_agent.testing import plugin_host
@@ -194,6 +195,47 @@ def test_usage_and_insights_show_what_a_conversation_cost(
     assert date.today().isoformat() in table
     assert "scripted-model" in table
     assert found["cause"]["turn"]["requests"] == 1
+
+
+def test_a_cap_is_announced_once_before_it_is_reached(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ["one", "two", "three", "four"], limits=UsageLimits(session_tokens=45, day_tokens=1000))
+
+    async def work() -> list[list[str]]:
+        talk = await bench.open("s1")
+        found = []
+        for text in ("a", "b", "c", "d"):
+            events = await events_of(talk, text)
+            found.append([event.text for event in events if isinstance(event, Notice)])
+        return found
+
+    notice = "This session has used 36 tokens of the operator's limit of 45 (`limits.session_tokens`)."
+    assert bench.run(work()) == [[], [], [], [notice]]
+
+
+def test_insights_show_sessions_people_and_plugins_and_draw_a_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = ledger(tmp_path)
+    for at in range(12):
+        given = {"session_id": f"s{at}", "principal": f"irc:p<{at}>", "plugin": "weather" if at % 2 else ""}
+        book.record(UsageRecord(Usage(10 * at, 1), "p", "m", cost_usd=at / 4, **given))
+    book.close()
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    assert run(["insights"]) == 0
+    table = capsys.readouterr().out
+    assert "irc:p<11>" in table and "weather" in table and "session " not in table
+    assert run(["insights", "--by", "session", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["session"]["s11"]["cost_usd"] == 2.75
+    picture = tmp_path / "usage.svg"
+    assert run(["insights", "--picture", str(picture), "--days", "7"]) == 0
+    assert capsys.readouterr().out == f"{picture}\n"
+    drawn = ElementTree.parse(picture).getroot()
+    texts = [element.text for element in drawn.iter() if element.text]
+    assert "Models in the last 7 days: $16.50, 12 calls" in texts
+    assert {"irc:p<11>", "5 others", "person", "plugin", "cause", "model"} <= set(texts)
+    assert len([e for e in drawn.iter() if e.tag.endswith("rect") and len(e)]) == 7
+    assert run(["insights", "--picture", str(tmp_path / "no" / "folder.svg")]) == 1
+    assert "name another file" in capsys.readouterr().err
 
 
 def test_insights_of_an_empty_home_say_so(
