@@ -14,6 +14,7 @@ import pexpect
 import pytest
 import yaml
 
+from compat.homes.survey import build_home
 from hermes_agent.app.setup.user_unit import unit_path
 from prompted import PromptedCommand
 from worlds import HERMES, environment
@@ -256,6 +257,46 @@ def test_flags_alone_set_up_in_a_pipe_with_the_key_on_standard_input(home: Path,
     assert ANSWER in done.stdout
     assert f"OPENROUTER_API_KEY={KEY}" in (home / ".env").read_text()
     assert KEY not in done.stdout + done.stderr
+
+
+def test_a_home_of_another_program_is_found_and_imported_before_the_model_is_chosen(home: Path, serve: Any) -> None:
+    home.parent.mkdir(exist_ok=True)
+    build_home("0.19.0", home.parent / ".hermes-upstream")
+    server = serve("anthropic/claude", key="sk-or-v1-0123456789abcdef0123456789abcdef")
+    terminal = PromptedCommand(home, "setup", HOME=str(home.parent), OPENROUTER_BASE_URL=server.base_url)
+    terminal.expect(f"Found: the home of upstream, {home.parent / '.hermes-upstream'}")
+    terminal.expect("Copy its sessions, memory, skills and settings? [Y/n]")
+    terminal.say("y")
+    terminal.expect("`hermes import undo` takes it back.")
+    terminal.expect("Go on with openrouter? [Y/n]")
+    terminal.say("y")
+    terminal.expect("Number or name:")
+    terminal.say("anthropic/claude")
+    terminal.expect("The model is set in")
+
+    assert finish(terminal) == 0
+    assert (home / "skills/water/SKILL.md").exists() and server.asked == ["anthropic/claude"]
+    done = in_pipe(home, "--import", "upstream", HOME=str(home.parent))
+    assert done.returncode != 0 and "no home of it" in done.stderr  # it is imported already
+
+
+def test_without_an_answer_a_home_of_another_program_is_named_and_nothing_is_imported(home: Path, serve: Any) -> None:
+    home.parent.mkdir(exist_ok=True)
+    build_home("0.19.0", home.parent / ".hermes")
+    server = serve("big", key=KEY)
+    flags = ("--provider", "openrouter", "--model", "big", "--key-stdin", "--no-platform", "--service", "none")
+    more = {"HOME": str(home.parent), "OPENROUTER_BASE_URL": server.base_url}
+    done = in_pipe(home, *flags, stdin=f"{KEY}\n", **more)
+    assert done.returncode == 0, done.stderr
+    assert f"`hermes import upstream {home.parent / '.hermes'}` copies" in done.stdout
+    assert not (home / "imports").exists() and not (home / "memories").exists()
+    done = in_pipe(home, *flags, "--import", "upstream", stdin=f"{KEY}\n", **more)
+    assert done.returncode == 0 and (home / "memories/USER.md").exists(), done.stderr
+
+
+def test_a_setup_in_the_home_of_upstream_says_how_to_move_it(tmp_path: Path) -> None:
+    done = in_pipe(build_home("0.19.0", tmp_path / "theirs"))
+    assert done.returncode != 0 and f"mv {tmp_path / 'theirs'} {tmp_path / 'theirs-upstream'}" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -81,16 +81,28 @@ def _lost_messages(database: Path, home: Path, report: dict[str, Any]) -> list[s
         except sqlite3.DatabaseError:
             broken = any("cannot be read" in item["reason"] for item in report["items"])
             return [] if broken else [f"{database} is damaged, and the report does not say so"]
-    named = {item["name"] for item in report["items"] if item["outcome"] == "not imported"}
+    left = [item for item in report["items"] if item["outcome"] == "not imported"]
+    named = {item["name"] for item in left if item["kind"] == "session"}
+    allowed = {item["name"]: item["amount"] for item in left if item["kind"] == "messages"}
     with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
         ours = db.execute("SELECT session_id, role, content FROM messages ORDER BY id").fetchall()
         here = {row[0] for row in db.execute("SELECT id FROM sessions")}
     lost = [f"session {name}" for name in sessions if name not in here and name not in named]
     texts: dict[str, list[str]] = {}
     for session, role, content in ours:
-        texts.setdefault(session, []).append(f"{role} {(content or '').replace(chr(0) + 'parts:', '')}")
+        texts.setdefault(session, []).append(f"{role} {_plain(content)}")
+    missing: dict[str, list[str]] = {}
     for session, role, content in theirs:
-        text = f"{role} {(content or '').replace(chr(0) + 'json:', '')}"
-        if text not in texts.get(session, []) and session not in named:
-            lost.append(f"message of {session}: {text[:60]!r}")
-    return lost
+        text = f"{role} {_plain(content)}"
+        found = next((one for one in texts.get(session, []) if one == text or one.startswith(f"{text}\n")), None)
+        if found is not None:
+            texts[session].remove(found)
+        elif session not in named:
+            missing.setdefault(session, []).append(text[:60])
+    return lost + [f"messages of {name}: {some}" for name, some in missing.items() if len(some) > allowed.get(name, 0)]
+
+
+def _plain(content: str | bytes | None) -> str:
+    """Return a stored content without the marks of either program."""
+    text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content or ""
+    return text.replace("\0json:", "").replace("\0parts:", "")

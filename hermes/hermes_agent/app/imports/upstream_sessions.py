@@ -272,9 +272,10 @@ def _message(item: object) -> Message | None:
     value = {"role": item.get("role"), "content": content, "tool_call_id": item.get("tool_call_id")}
     value |= {"name": item.get("tool_name") or item.get("name")}
     with contextlib.suppress(ValueError):
-        return plain_message(Message.from_dict({**value, "tool_calls": calls if isinstance(calls, list) else []}))
+        if isinstance(calls, list) or not calls:
+            return plain_message(Message.from_dict({**value, "tool_calls": calls or []}))
     with contextlib.suppress(ValueError):  # calls in a form of another time: the text stays
-        text = content if isinstance(content, str) else json.dumps(content)
+        text = content if isinstance(content, str) else json.dumps(content or "")
         return plain_message(Message.from_dict({**value, "content": f"{text}\n{json.dumps(calls)}".strip()}))
     return None
 

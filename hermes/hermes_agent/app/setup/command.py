@@ -44,6 +44,13 @@ add_setup = setup_command.add
     argument(
         "--service", choices=("user", "none"), default="", help="user: run as a service of this user; none: do not"
     ),
+    argument(
+        "--import",
+        dest="imported",
+        choices=("upstream", "openclaw", "none"),
+        default="",
+        help="copy the home of another program that is found, or none",
+    ),
     argument("--remove-service", action="store_true", help="stop and remove the service, and do nothing else"),
     argument("--question", metavar="TEXT", default=QUESTION, help="the first question (default: %(default)s)"),
     argument("--no-question", action="store_true", help="ask nothing at the end"),
@@ -52,6 +59,7 @@ add_setup = setup_command.add
 def _set_up(args: Args) -> int:
     import asyncio  # not for `hermes --help`
 
+    from hermes_agent.app.setup.found_homes import offer_import, refuse_upstream_home
     from hermes_agent.app.setup.questions import Questions
     from hermes_agent.app.setup.steps import Flags, read_key
     from hermes_agent.app.start import start_host
@@ -67,18 +75,27 @@ def _set_up(args: Args) -> int:
         raise UserError(f"--base-url: {args.base_url!r} is no http or https address", exit_status=EXIT_USAGE)
     key = read_key() if args.key_stdin else ""
     flags = Flags(args.provider, args.base_url, args.model, key, args.stores_key, platforms, args.service)
-    ensure_home()
-    host = start_host()
+    home, questions = ensure_home(), Questions(is_allowed=not (args.no_input or args.key_stdin))
+    refuse_upstream_home(home)
+    try:
+        offer_import(home, args.imported, questions)
+    except (KeyboardInterrupt, EOFError):
+        return _interrupted()
+    host = start_host()  # after the import, which brings settings and keys
     question, status = "", EXIT_OK
     try:
-        is_written = _run(host, flags, Questions(is_allowed=not (args.no_input or args.key_stdin)))
+        is_written = _run(host, flags, questions)
         question = args.question if is_written and not args.no_question else ""
     except (KeyboardInterrupt, EOFError):
-        print("\nSetup is interrupted; `hermes setup` continues with the answers so far.", file=sys.stderr)
-        status = 130
+        status = _interrupted()
     finally:
         answered = asyncio.run(_ask_and_close(host, question))
     return status or answered
+
+
+def _interrupted() -> int:
+    print("\nSetup is interrupted; `hermes setup` continues with the answers so far.", file=sys.stderr)
+    return 130
 
 
 def _run(host: Host, flags: Flags, questions: Questions) -> bool:

@@ -122,7 +122,8 @@ class Setup:
         if flags.provider or flags.base_url:
             return self._named(flags.provider or CUSTOM), flags.base_url
         saved = "" if again else str(self.saved.get("provider") or "")
-        if saved and self.questions.can_ask and self.questions.confirm(f"Go on with {saved}?", default=True):
+        is_known = self.host.model_providers.get(saved) is not None
+        if is_known and self.questions.can_ask and self.questions.confirm(f"Go on with {saved}?", default=True):
             return self._named(saved), str(self.saved.get("base_url") or "")
         rows = self._rows()
         if not self.questions.can_ask and len(rows) == 1:
