@@ -86,15 +86,20 @@ def _lost_messages(database: Path, home: Path, report: dict[str, Any]) -> list[s
     allowed = {item["name"]: item["amount"] for item in left if item["kind"] == "messages"}
     with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
         ours = db.execute("SELECT session_id, role, content FROM messages ORDER BY id").fetchall()
-        here = {row[0] for row in db.execute("SELECT id FROM sessions")}
-    lost = [f"session {name}" for name in sessions if name not in here and name not in named]
+        known = {row[0] for row in db.execute("SELECT id FROM sessions")}
+    lost = [f"session {name}" for name in sessions if name not in known and name not in named]
     texts: dict[str, list[str]] = {}
     for session, role, content in ours:
         texts.setdefault(session, []).append(f"{role} {_plain(content)}")
     missing: dict[str, list[str]] = {}
     for session, role, content in theirs:
         text = f"{role} {_plain(content)}"
-        found = next((one for one in texts.get(session, []) if one == text or one.startswith(f"{text}\n")), None)
+        here = texts.get(session, [])  # calls in a form of another time are a part of the text
+        found = (
+            text
+            if text in here
+            else next((one for one in here if one.startswith(f"{text}\n" if content else text)), None)
+        )
         if found is not None:
             texts[session].remove(found)
         elif session not in named:

@@ -275,7 +275,7 @@ def _message(item: object) -> Message | None:
         if isinstance(calls, list) or not calls:
             return plain_message(Message.from_dict({**value, "tool_calls": calls or []}))
     with contextlib.suppress(ValueError):  # calls in a form of another time: the text stays
-        text = content if isinstance(content, str) else json.dumps(content or "")
+        text = content if isinstance(content, str) else json.dumps(content) if content else ""
         return plain_message(Message.from_dict({**value, "content": f"{text}\n{json.dumps(calls)}".strip()}))
     return None
 
