@@ -180,6 +180,7 @@ DECLARING = {
     "commands/declarations.py",
     "mcp/servers.py",
     "plugins/blueprints.py",
+    "plugins/live_tables.py",
     "plugins/registration.py",
     "plugins/status_text.py",
     "tools/feature.py",

@@ -16,7 +16,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from enum import Enum
@@ -28,6 +28,8 @@ from hermes_agent.core.calls import call_supported
 __all__ = [
     "CHAT_TYPES",
     "ERROR_KINDS",
+    "SESSION_VARIABLES",
+    "SessionVariable",
     "EphemeralReply",
     "MessageEvent",
     "MessageType",
@@ -248,16 +250,54 @@ def join_texts(first: str, second: str) -> str:
 _session: ContextVar[Mapping[str, str] | None] = ContextVar("hermes_session", default=None)
 
 
+_UNSET = object()
+SESSION_PREFIX = "HERMES_SESSION_"
+
+
+class SessionVariable:
+    """One value of the session context, with the methods of a `ContextVar`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get(self, default: Any = _UNSET) -> Any:
+        """Return the value.
+
+        Raises:
+            LookupError: it has none, and there is no default.
+        """
+        values = _session.get()
+        if values is not None and self.name in values:
+            return values[self.name]
+        if default is _UNSET:
+            raise LookupError(self.name)
+        return default
+
+    def set(self, value: str) -> Token[Mapping[str, str] | None]:
+        """Set the value in this context, and return a token for `reset`."""
+        return _session.set({**(_session.get() or {}), self.name: value})
+
+    def reset(self, token: Token[Mapping[str, str] | None]) -> None:
+        """Return to the value before `set`."""
+        _session.reset(token)
+
+
+SESSION_VARIABLES: dict[str, Any] = {
+    f"{SESSION_PREFIX}{name}": SessionVariable(f"{SESSION_PREFIX}{name}")
+    for name in ("PLATFORM", "CHAT_ID", "CHAT_NAME", "THREAD_ID", "USER_ID", "USER_NAME", "KEY")
+}
+"""The values of the session context by name; plugins may add a `ContextVar` of their own."""
+
+
 def get_session_env(name: str, default: str = "") -> str:
     """Return a value of the session of the message that is processed, or else of the environment.
 
-    The names are `HERMES_SESSION_` and `PLATFORM`, `CHAT_ID`, `CHAT_NAME`, `THREAD_ID`, `USER_ID`, `USER_NAME` or
-    `KEY`.
+    The names are those of `SESSION_VARIABLES`.
     """
-    values = _session.get()
-    if values is not None and name in values:
-        return values[name] or default
-    return os.environ.get(name, default)
+    try:
+        return str(SESSION_VARIABLES[name].get() or default)
+    except LookupError:
+        return os.environ.get(name, default)
 
 
 @contextlib.contextmanager

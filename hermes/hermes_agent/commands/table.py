@@ -105,6 +105,10 @@ class CommandTable(RegistryFacade[SlashCommand]):
         self._entries.add(key, replace(command, name=key), owner=owner)
         return True
 
+    def replace_command(self, command: SlashCommand, *, owner: str) -> None:
+        """Replace the command of a plugin; when `owner` leaves, the command of another owner returns."""
+        self._entries.add(command.name, command, owner=owner, replace=True)
+
     def bind(self, where: Where, handlers: Mapping[str, CommandHandler]) -> None:
         """Set the handlers of a front end, by name; they take precedence over declared handlers.
 

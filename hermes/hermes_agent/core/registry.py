@@ -288,9 +288,13 @@ class ListenerStore(EntryStore[tuple[L, ...]]):
     def remove(self, name: str, item: L) -> None:
         """Remove this object from a name."""
         with self._lock:
-            rest = tuple(present for present in self.entries.get(name, ()) if present is not item)
-            if rest:
-                self.entries[name] = rest
+            self.put(name, tuple(present for present in self.entries.get(name, ()) if present is not item))
+
+    def put(self, name: str, items: tuple[L, ...]) -> None:
+        """Replace the items of a name."""
+        with self._lock:
+            if items:
+                self.entries[name] = items
             else:
                 self.entries.pop(name, None)
             self.generation += 1

@@ -17,7 +17,7 @@ from typing import Any, cast
 from hermes_agent.adapters.registry import PlatformState, platform_states
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.log_context import log_context
-from hermes_agent.core.registry import Owner
+from hermes_agent.core.registry import Owner, staged_store
 from hermes_agent.plugins import upstream_views
 from hermes_agent.plugins.activation import (
     Activation,
@@ -32,6 +32,7 @@ from hermes_agent.plugins.discovery import Discovery, RejectedPlugin, add_memory
 from hermes_agent.plugins.extension_registration import register_declared_locales
 from hermes_agent.plugins.grants import GrantStore, activation_with_grant
 from hermes_agent.plugins.host_services import HostServices, StagedHost
+from hermes_agent.plugins.live_tables import LiveCommands, LiveListeners
 from hermes_agent.plugins.loader import (
     LoadFailed,
     ReloadResult,
@@ -90,6 +91,9 @@ class PluginManager:
         self._lock = threading.RLock()
         self._discovered = False
         self._on_loaded: list[LoadedCallback] = []
+        self._hooks = LiveListeners(lambda: staged_store(ground.hooks).store, "hook")
+        self._middleware = LiveListeners(lambda: staged_store(ground.hooks).middleware.store, "middleware")
+        self._plugin_commands = LiveCommands(lambda: staged_store(ground.commands))
         self._cli_ref = None
         """Upstream's reference to the console, which this host does not provide."""
         self.found = Discovery()
@@ -340,20 +344,8 @@ class PluginManager:
     # -- upstream's attributes -------------------------------------------------------------------------------
 
     @property
-    def _hooks(self) -> dict[str, list[Callable[..., Any]]]:
-        return upstream_views.callbacks(self._services.hooks, "hook")
-
-    @property
-    def _middleware(self) -> dict[str, list[Callable[..., Any]]]:
-        return upstream_views.callbacks(self._services.hooks.middleware, "middleware")
-
-    @property
     def _plugin_tool_names(self) -> set[str]:
         return upstream_views.tool_names(self._plugins)
-
-    @property
-    def _plugin_commands(self) -> dict[str, dict[str, Any]]:
-        return upstream_views.commands(self._services.commands, self._plugins)
 
     @property
     def _cli_commands(self) -> dict[str, dict[str, Any]]:

@@ -89,7 +89,7 @@ def count_model_providers(by: Registration, refusals: int) -> None:
 
 
 def count_direct_registrations(by: Registration, refusals: int) -> None:
-    """Record registrations that the plugin made in `tools.registry` or `platform_registry` directly.
+    """Record registrations that the plugin made in upstream's tables directly, such as `tools.registry`.
 
     Args:
         refusals: length of the tool registry's list of refusals before the plugin was loaded.
@@ -97,6 +97,12 @@ def count_direct_registrations(by: Registration, refusals: int) -> None:
     services, record = by.services, by.record
     for name in services.tools.owned_by(by.key):
         add_once(record.tools_registered, name)
+    for name in services.hooks.store.owned_by(by.key):
+        add_once(record.hooks_registered, name)
+    for name in services.hooks.middleware.store.owned_by(by.key):
+        add_once(record.middleware_registered, name)
+    for name in services.commands.owned_by(by.key):
+        add_once(record.commands_registered, name)
     for name in services.platforms.owned_by(by.key):
         add_once(record.providers_registered, (PLATFORM, name))
     for refusal in services.tools.refusals[refusals:]:

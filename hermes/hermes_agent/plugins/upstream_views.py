@@ -1,7 +1,7 @@
 """Upstream's private attributes of the plugin manager, as read-only views of the host's registries.
 
-Published plugins read them. A change would have no effect, so each view refuses it and names the method to call.
-Source: plugin contract §1.11.
+Published plugins read them. A change would have no effect, so each view refuses it and names the method to call. Those
+that published plugins also change are in `live_tables`. Source: plugin contract §1.11.
 """
 
 from __future__ import annotations
@@ -10,42 +10,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_agent.adapters.questions import SlackActions
-from hermes_agent.commands import CommandTable
 from hermes_agent.contracts.command import CliCommand
 from hermes_agent.contracts.model_provider import AuxiliaryTask
 from hermes_agent.core.read_only import ReadOnlyDict, ReadOnlyList, ReadOnlySet
 from hermes_agent.core.registry import Registry
-from hermes_agent.hooks import HookBus, MiddlewareChain
 from hermes_agent.plugins.plugin_record import LoadedPlugin
 from hermes_agent.skills import PluginSkills
-
-
-def callbacks(source: HookBus | MiddlewareChain, what: str) -> dict[str, list[Callable[..., Any]]]:
-    """Return the callbacks by hook, or by kind of middleware."""
-    found = {name: [callback for _, callback in source.listeners(name)] for name in source.names()}
-    return ReadOnlyDict(found, f"ctx.register_{what}(name, callback) adds a callback")
 
 
 def tool_names(plugins: Mapping[str, LoadedPlugin]) -> set[str]:
     """Return the names of the tools of plugins."""
     found = (name for record in plugins.values() for name in record.tools_registered)
     return ReadOnlySet(found, "ctx.register_tool registers a tool")
-
-
-def commands(table: CommandTable, plugins: Mapping[str, LoadedPlugin]) -> dict[str, dict[str, Any]]:
-    """Return the slash commands of plugins by name."""
-    found = {
-        name: {
-            "handler": command.handler,
-            "description": command.description,
-            "plugin": owner,
-            "args_hint": command.args_hint,
-            "argument_mode": command.argument_mode,
-        }
-        for name, command in table.items()
-        if (owner := table.owner(name)) in plugins
-    }
-    return ReadOnlyDict(found, "ctx.register_command(name, handler) registers a command")
 
 
 def cli_commands(registry: Registry[CliCommand], plugins: Mapping[str, LoadedPlugin]) -> dict[str, dict[str, Any]]:
