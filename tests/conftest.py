@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
+import inspect
 import logging
 import os
 import socket
@@ -50,7 +52,16 @@ def attempt(request: pytest.FixtureRequest) -> Iterator[Callable[[bool, str], No
     assert not through, f"{len(through)} of {len(counted)} attempts got through: {through[:20]}"
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(pyfuncitem.obj(**arguments))
+    return True
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the groups of `--dist loadgroup` count: pytest 9.2 does not read what pytest-xdist 3.8 writes them to.

@@ -73,7 +73,7 @@ def test_one_that_is_refused_takes_no_other_along(tmp_path: Path) -> None:
     assert (said(transcript, "a"), said(transcript, "first")) == (["1", "3"], ["one"])
 
 
-def test_a_store_that_fails_tells_everybody_and_the_next_step_tries_again(tmp_path: Path) -> None:
+async def test_a_store_that_fails_tells_everybody_and_the_next_step_tries_again(tmp_path: Path) -> None:
     transcript = Transcript(tmp_path / "state.db")
     errors: list[Exception] = [sqlite3.OperationalError("disk I/O error"), UserError("cannot open")]
 
@@ -90,11 +90,11 @@ def test_a_store_that_fails_tells_everybody_and_the_next_step_tries_again(tmp_pa
             await writer.write("a", step("2"))
         await writer.write("a", step("3"))
 
-    asyncio.run(work())
+    await work()
     assert said(transcript, "a") == ["3"]
 
 
-def test_a_step_is_stored_even_if_nobody_waits_for_it_any_more(tmp_path: Path) -> None:
+async def test_a_step_is_stored_even_if_nobody_waits_for_it_any_more(tmp_path: Path) -> None:
     transcript = Slow(tmp_path / "state.db")
 
     async def work() -> None:
@@ -107,5 +107,5 @@ def test_a_step_is_stored_even_if_nobody_waits_for_it_any_more(tmp_path: Path) -
         transcript.may.set()
         await lane.run(lambda: None)
 
-    asyncio.run(work())
+    await work()
     assert said(transcript, "a") == ["1"]

@@ -36,29 +36,26 @@ def from_a_thread(interrupt: Interrupt) -> None:
 
 
 @pytest.mark.parametrize("stop", [Interrupt.set, from_a_thread])
-def test_work_is_stopped_from_the_loop_and_from_a_thread(stop: Callable[[Interrupt], None]) -> None:
-    assert asyncio.run(asyncio.wait_for(stopped_by(stop), 5)) == "interrupted"
+async def test_work_is_stopped_from_the_loop_and_from_a_thread(stop: Callable[[Interrupt], None]) -> None:
+    assert await asyncio.wait_for(stopped_by(stop), 5) == "interrupted"
 
 
-def test_work_that_ends_within_its_grace_has_its_result_and_other_work_has_not() -> None:
-    assert asyncio.run(stopped_by(Interrupt.set, grace_s=5, work_s=0.05)) == "done"
-    assert asyncio.run(asyncio.wait_for(stopped_by(Interrupt.set, grace_s=0.05), 5)) == "interrupted"
+async def test_work_that_ends_within_its_grace_has_its_result_and_other_work_has_not() -> None:
+    assert await stopped_by(Interrupt.set, grace_s=5, work_s=0.05) == "done"
+    assert await asyncio.wait_for(stopped_by(Interrupt.set, grace_s=0.05), 5) == "interrupted"
 
 
-def test_who_is_cancelled_from_outside_is_not_interrupted() -> None:
-    async def main() -> None:
-        interrupt = Interrupt()
-        task = asyncio.ensure_future(interrupt.run(asyncio.sleep(30), grace_s=30))
-        await asyncio.sleep(0)
-        interrupt.set()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+async def test_who_is_cancelled_from_outside_is_not_interrupted() -> None:
+    interrupt = Interrupt()
+    task = asyncio.ensure_future(interrupt.run(asyncio.sleep(30), grace_s=30))
+    await asyncio.sleep(0)
+    interrupt.set()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
-def test_a_stream_ends_and_is_closed_also_between_two_items() -> None:
+async def test_a_stream_ends_and_is_closed_also_between_two_items() -> None:
     closed: list[str] = []
 
     async def stream(pause_s: float) -> AsyncGenerator[int, None]:
@@ -80,11 +77,11 @@ def test_a_stream_ends_and_is_closed_also_between_two_items() -> None:
                     asyncio.get_running_loop().call_soon(interrupt.set)
         return seen
 
-    assert [asyncio.run(main(pause_s)) for pause_s in (0, 0.05)] == [[0, 1, 2]] * 2
+    assert [await main(pause_s) for pause_s in (0, 0.05)] == [[0, 1, 2]] * 2
     assert closed == ["closed"] * 2
 
 
-def test_a_wait_that_is_over_is_not_cancelled_later() -> None:
+async def test_a_wait_that_is_over_is_not_cancelled_later() -> None:
     async def main() -> str:
         interrupt = Interrupt()
         await interrupt.run(asyncio.sleep(0))
@@ -92,4 +89,4 @@ def test_a_wait_that_is_over_is_not_cancelled_later() -> None:
         await asyncio.sleep(0.02)
         return "alive"
 
-    assert asyncio.run(main()) == "alive"
+    assert await main() == "alive"

@@ -142,7 +142,7 @@ END = b"data: [DONE]\n\n"
     ["nobody walks it alone.", FIRST + "nobody walks it alone.", "is long, and nobody walks it alone."],
     ids=["goes on", "begins anew", "repeats the last words"],
 )
-def test_an_answer_that_breaks_off_is_gone_on_with_and_each_word_is_read_once(build: Build, goes_on: str) -> None:
+async def test_an_answer_that_breaks_off_is_gone_on_with_and_each_word_is_read_once(build: Build, goes_on: str) -> None:
     broken, whole = [chunk("The way home "), chunk("is long, and ")], [chunk(goes_on, finish_reason="stop"), END]
 
     async def work() -> tuple[list[TurnEvent], Host, list[dict[str, Any]]]:
@@ -156,7 +156,7 @@ def test_an_answer_that_breaks_off_is_gone_on_with_and_each_word_is_read_once(bu
                 await host.agent.aclose()
                 await host.clients.aclose()
 
-    events, history, asked = asyncio.run(work())
+    events, history, asked = await work()
     whole_text = FIRST + "nobody walks it alone."
     assert text_of(events) == whole_text == events[-1].text
     assert [m.content for m in history] == ["hello", whole_text]
@@ -175,7 +175,7 @@ def sequence(*answers: list[bytes]) -> Any:
     return raw_server(*answers[-1], before=answers[:-1])
 
 
-def test_an_empty_answer_is_asked_again(build: Build) -> None:
+async def test_an_empty_answer_is_asked_again(build: Build) -> None:
     nothing = [chunk("", finish_reason="stop"), END]
 
     async def work() -> list[TurnEvent]:
@@ -187,10 +187,10 @@ def test_an_empty_answer_is_asked_again(build: Build) -> None:
                 await host.agent.aclose()
                 await host.clients.aclose()
 
-    assert text_of(asyncio.run(work())) == "Here."
+    assert text_of(await work()) == "Here."
 
 
-def test_arguments_that_are_not_quite_json_are_mended(build: Build) -> None:
+async def test_arguments_that_are_not_quite_json_are_mended(build: Build) -> None:
     call = {"index": 0, "id": "c1", "function": {"name": "todo_nothing", "arguments": "{'a': True,}"}}
     calls = f"data: {json.dumps({'choices': [{'delta': {'tool_calls': [call]}, 'finish_reason': 'tool_calls'}]})}\n\n"
 
@@ -204,7 +204,7 @@ def test_arguments_that_are_not_quite_json_are_mended(build: Build) -> None:
                 await host.agent.aclose()
                 await host.clients.aclose()
 
-    second = asyncio.run(work())[1]["messages"]
+    second = (await work())[1]["messages"]
     assert second[-2]["tool_calls"][0]["function"]["arguments"] == '{"a": true}'
     assert "Unknown tool" in second[-1]["content"]
 
@@ -305,7 +305,7 @@ def test_a_silent_stream_is_given_up_and_asked_again(faulty: FaultyModel, build:
     assert text_of(run(host, turn(host))) == SAYS
 
 
-def test_a_server_that_says_nothing_at_all_is_given_up(build: Build) -> None:
+async def test_a_server_that_says_nothing_at_all_is_given_up(build: Build) -> None:
     async def work() -> str:
         async def takes_and_is_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read()
@@ -324,11 +324,11 @@ def test_a_server_that_says_nothing_at_all_is_given_up(build: Build) -> None:
             await host.clients.aclose()
             return str(caught.value)
 
-    assert "1 second" in asyncio.run(work())
+    assert "1 second" in await work()
 
 
 @pytest.mark.parametrize("effort", ["", "high"])
-def test_how_long_the_model_may_think_is_said_in_its_request(build: Build, effort: str) -> None:
+async def test_how_long_the_model_may_think_is_said_in_its_request(build: Build, effort: str) -> None:
     async def work() -> bytes:
         async with raw_server(b'data: {"choices":[{"delta":{"content":"Yes."},"finish_reason":"stop"}]}\n\n') as server:
             host = build(model=at(server.base_url), agent={"reasoning_effort": effort})
@@ -337,7 +337,7 @@ def test_how_long_the_model_may_think_is_said_in_its_request(build: Build, effor
             await host.clients.aclose()
             return server.requests[0]
 
-    sent = json.loads(asyncio.run(work()).partition(b"\r\n\r\n")[2])
+    sent = json.loads((await work()).partition(b"\r\n\r\n")[2])
     assert sent.get("reasoning_effort", "") == effort
 
 
@@ -364,7 +364,7 @@ def claude(*blocks: dict[str, Any], stop: str) -> list[bytes]:
     return [f"data: {json.dumps(event)}\n\n".encode() for event in events]
 
 
-def test_what_claude_thought_goes_back_to_it_also_after_a_restart(
+async def test_what_claude_thought_goes_back_to_it_also_after_a_restart(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-claude")
@@ -383,7 +383,7 @@ def test_what_claude_thought_goes_back_to_it_also_after_a_restart(
                     await host.clients.aclose()
             return bodies(server)
 
-    first, second, third = asyncio.run(asyncio.wait_for(work(), 30))
+    first, second, third = await asyncio.wait_for(work(), 30)
     for later in (second, third):
         assert later["system"] == first["system"] and later["tools"] == first["tools"]
         assert later["messages"][1] == {"role": "assistant", "content": [THOUGHT, call]}
@@ -402,7 +402,7 @@ async def until(found: Callable[[], Any]) -> Any:
     raise AssertionError("it did not come")
 
 
-def test_neither_a_turn_nor_the_end_of_the_process_waits_for_a_title(build: Build) -> None:
+async def test_neither_a_turn_nor_the_end_of_the_process_waits_for_a_title(build: Build) -> None:
     async def work() -> list[TurnEvent]:
         replies = [chunk("It is 4.", finish_reason="stop"), END]
         async with raw_server(hold=True, before=[replies]) as server:  # the title never comes
@@ -414,10 +414,10 @@ def test_neither_a_turn_nor_the_end_of_the_process_waits_for_a_title(build: Buil
                 await until(lambda: len(server.requests) == 2)
                 await host.aclose()
 
-    assert text_of(asyncio.run(asyncio.wait_for(work(), 30))) == "It is 4."
+    assert text_of(await asyncio.wait_for(work(), 30)) == "It is 4."
 
 
-def test_a_session_gets_a_title_after_its_first_turn(build: Build) -> None:
+async def test_a_session_gets_a_title_after_its_first_turn(build: Build) -> None:
     replies = [
         [chunk("It is 4.", finish_reason="stop"), END],
         [chunk('"Adding two numbers".', finish_reason="stop"), END],
@@ -443,7 +443,7 @@ def test_a_session_gets_a_title_after_its_first_turn(build: Build) -> None:
                 await host.agent.aclose()
                 await host.clients.aclose()
 
-    _, title, seen = asyncio.run(asyncio.wait_for(work(), 30))
+    _, title, seen = await asyncio.wait_for(work(), 30)
     assert title == "Adding two numbers"
     assert seen["asked"][1]["model"] == "small" and "2+2?" in seen["asked"][1]["messages"][-1]["content"]
     assert set(seen["spent"]) == {"turn", "title_generation"}

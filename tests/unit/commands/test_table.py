@@ -203,7 +203,7 @@ def test_a_timeout_of_the_handler_s_own_is_told_as_that():
     assert run(nameless) == "Plugin command error: TimeoutError"
 
 
-def test_an_async_handler_has_a_limit_and_a_sync_one_has_none():
+async def test_an_async_handler_has_a_limit_and_a_sync_one_has_none():
     bridge, gone_on = Bridge(), threading.Event()
 
     async def endless(raw_args):
@@ -220,7 +220,7 @@ def test_an_async_handler_has_a_limit_and_a_sync_one_has_none():
         return said, await waits
 
     try:
-        said, answered = asyncio.run(asyncio.wait_for(both(), 30))
+        said, answered = await asyncio.wait_for(both(), 30)
     finally:
         bridge.close()
     assert said == "Plugin command error: Plugin command async handler did not complete within 0.01s"

@@ -551,7 +551,7 @@ def test_where_the_operator_allows_it_pictures_of_the_own_network_are_fetched(
     assert asked.count("/gone") == 1
 
 
-def test_a_redirect_into_the_own_network_is_refused(home: Path) -> None:
+async def test_a_redirect_into_the_own_network_is_refused(home: Path) -> None:
     from gateway.platforms.base import _ssrf_redirect_guard
 
     request = httpx.Request("GET", "http://public.example/")
@@ -559,6 +559,6 @@ def test_a_redirect_into_the_own_network_is_refused(home: Path) -> None:
     away.next_request = httpx.Request("GET", "http://127.0.0.1/x")
     fine = httpx.Response(200, request=request)
 
-    asyncio.run(_ssrf_redirect_guard(fine))
+    await _ssrf_redirect_guard(fine)
     with pytest.raises(ValueError, match=r"127\.0\.0\.1 is not a public address"):
-        asyncio.run(_ssrf_redirect_guard(away))
+        await _ssrf_redirect_guard(away)

@@ -298,7 +298,7 @@ def test_pure_functions_over_messages_and_bytes() -> None:
     assert _sniff_mime_from_bytes(b"text") is None
 
 
-def test_a_coroutine_for_a_dead_loop_is_closed() -> None:
+async def test_a_coroutine_for_a_dead_loop_is_closed() -> None:
     from agent.async_utils import consume_detached_task_result, safe_schedule_threadsafe
 
     async def work() -> int:
@@ -318,7 +318,7 @@ def test_a_coroutine_for_a_dead_loop_is_closed() -> None:
         consume_detached_task_result(failed)
         return await asyncio.wrap_future(future)
 
-    assert asyncio.run(alive()) == 5
+    assert await alive() == 5
 
 
 async def _fail() -> None:
@@ -574,7 +574,7 @@ def test_questions_to_a_chat_are_answered_by_id(host: Host) -> None:
     assert "q1" not in _entries
 
 
-def test_a_slash_command_waits_for_a_word(host: Host) -> None:
+async def test_a_slash_command_waits_for_a_word(host: Host) -> None:
     from tools import slash_confirm
 
     async def forget(choice: str) -> str:
@@ -582,11 +582,11 @@ def test_a_slash_command_waits_for_a_word(host: Host) -> None:
 
     slash_confirm.register("s", "c1", "forget", forget)
     assert slash_confirm.get_pending("s") == {"confirm_id": "c1", "command": "forget"}
-    assert asyncio.run(slash_confirm.resolve("s", "other", "once")) is None
-    assert asyncio.run(slash_confirm.resolve("s", "c1", "once")) == "forgot once"
-    assert asyncio.run(slash_confirm.resolve("s", "c1", "once")) is None
+    assert await slash_confirm.resolve("s", "other", "once") is None
+    assert await slash_confirm.resolve("s", "c1", "once") == "forgot once"
+    assert await slash_confirm.resolve("s", "c1", "once") is None
     slash_confirm.register("s", "c2", "forget", lambda choice: 1 / 0)
-    assert asyncio.run(slash_confirm.resolve("s", "c2", "once")) == "/forget failed: division by zero"
+    assert await slash_confirm.resolve("s", "c2", "once") == "/forget failed: division by zero"
     slash_confirm.register("s", "c3", "forget", forget)
     slash_confirm.clear("s")
     assert slash_confirm.get_pending("s") is None
@@ -721,7 +721,7 @@ def test_hooks_of_a_call_outside_a_conversation_are_told_the_ids_that_its_caller
     assert (given["task_id"], given["session_id"], given["user_task"]) == ("task-1", "s-1", "do it")
 
 
-def test_what_hears_speaks_and_looks_says_when_there_is_nobody(host: Host, home: Path, tmp_path: Path) -> None:
+async def test_what_hears_speaks_and_looks_says_when_there_is_nobody(host: Host, home: Path, tmp_path: Path) -> None:
     from tools.transcription_tools import transcribe_audio
     from tools.tts_tool import text_to_speech_tool
     from tools.vision_tools import vision_analyze_tool
@@ -730,7 +730,7 @@ def test_what_hears_speaks_and_looks_says_when_there_is_nobody(host: Host, home:
 
     assert transcribe_audio("a.ogg")["error"].startswith("nothing transcribes speech: ")
     assert json.loads(text_to_speech_tool("hello"))["error"].startswith("nothing speaks: ")
-    seen = json.loads(asyncio.run(vision_analyze_tool(str(tmp_path / "a.txt"), "What?")))
+    seen = json.loads(await vision_analyze_tool(str(tmp_path / "a.txt"), "What?"))
     assert seen == {"error": f"ValueError: {tmp_path}/a.txt is no picture", "success": False}
 
 

@@ -192,7 +192,7 @@ def register(ctx):
 """
 
 
-def test_the_web_and_pictures_are_asked_for_as_the_model_asks(tmp_path: Path) -> None:
+async def test_the_web_and_pictures_are_asked_for_as_the_model_asks(tmp_path: Path) -> None:
     config = {"web": {"backend": "tea"}}
     with plugin_host(plugin(tmp_path / "tea", SEARCHER), config=config, approvals=lambda request: "once"):
         from tools.image_generation_tool import check_image_generation_requirements, image_generate_tool
@@ -201,10 +201,10 @@ def test_the_web_and_pictures_are_asked_for_as_the_model_asks(tmp_path: Path) ->
         assert check_web_api_key()
         found = json.loads(web_search_tool("oolong", limit=2))
         assert (found["data"]["web"][0]["title"], found["data"]["web"][0]["description"]) == ("oolong", "2")
-        [page] = json.loads(asyncio.run(web_extract_tool([{"url": "https://example.org/"}])))["results"]
+        [page] = json.loads(await web_extract_tool([{"url": "https://example.org/"}]))["results"]
         assert "leaves" in page["content"]
         with pytest.raises(ValueError, match="gives text, not 'html'"):
-            asyncio.run(web_extract_tool(["https://example.org/"], format="html"))
+            await web_extract_tool(["https://example.org/"], format="html")
         assert check_image_generation_requirements() is False
         assert "error" in json.loads(image_generate_tool("a cup"))
         with pytest.raises(TypeError, match="takes no seed"):

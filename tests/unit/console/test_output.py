@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -88,7 +87,7 @@ def test_the_page_says_what_is_declared() -> None:
     assert PAGE.read_text(encoding="utf-8") == reference_page() + "\n"
 
 
-def test_the_answers_of_a_user_mean_what_they_say() -> None:
+async def test_the_answers_of_a_user_mean_what_they_say() -> None:
     shown: list[str] = []
     answers = iter(["what?", "S"])
 
@@ -96,7 +95,7 @@ def test_the_answers_of_a_user_mean_what_they_say() -> None:
         return next(answers)
 
     request = ApprovalRequest("terminal", "run a command", "rm -rf \x1b[8mhidden", "rule", plugin="janitor")
-    choice = asyncio.run(TerminalApprover(ask, shown.append).ask(request))
+    choice = await TerminalApprover(ask, shown.append).ask(request)
     assert choice == "session"
     assert shown[0] == "\nplugin `janitor`: terminal wants to run a command:"
     assert "rm -rf" in shown[1]
@@ -104,7 +103,7 @@ def test_the_answers_of_a_user_mean_what_they_say() -> None:
     assert "'what?' is none of" in shown[2]
 
 
-def test_always_and_session_are_no_answers_to_a_question_about_one_call() -> None:
+async def test_always_and_session_are_no_answers_to_a_question_about_one_call() -> None:
     lines, shown = ["always", "s", "once"], list[str]()
 
     async def ask(prompt: str) -> str:
@@ -112,11 +111,11 @@ def test_always_and_session_are_no_answers_to_a_question_about_one_call() -> Non
         return lines.pop(0)
 
     request = ApprovalRequest("terminal", "run a command", "$X", "r", keep=lambda: None, once=True)
-    assert asyncio.run(TerminalApprover(ask, shown.append).ask(request)) == "once"
+    assert await TerminalApprover(ask, shown.append).ask(request) == "once"
     assert shown[2:] == ["'always' is none of once, deny.", "'s' is none of once, deny."]
 
 
-def test_an_empty_line_and_the_end_of_input_deny() -> None:
+async def test_an_empty_line_and_the_end_of_input_deny() -> None:
     async def nothing(prompt: str) -> str:
         return ""
 
@@ -125,7 +124,7 @@ def test_an_empty_line_and_the_end_of_input_deny() -> None:
 
     request = ApprovalRequest("terminal", "run a command", "ls", "rule")
     for ask in (nothing, gone):
-        assert asyncio.run(TerminalApprover(ask, lambda text: None).ask(request)) == "deny"
+        assert await TerminalApprover(ask, lambda text: None).ask(request) == "deny"
 
 
 if __name__ == "__main__":

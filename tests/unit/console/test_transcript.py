@@ -164,7 +164,7 @@ def test_reasoning_is_one_line_until_it_is_opened(tmp_path: Path) -> None:
     assert "Four." in folded and "Four." in shown
 
 
-def test_opening_shows_what_the_last_turn_folded(tmp_path: Path) -> None:
+async def test_opening_shows_what_the_last_turn_folded(tmp_path: Path) -> None:
     async def show() -> str:
         out = io.StringIO()
         view = TranscriptView(PlainScreen(out, Theme("none"), reads=False), tmp_path, has_local_files=True)
@@ -179,7 +179,7 @@ def test_opening_shows_what_the_last_turn_folded(tmp_path: Path) -> None:
         view.set_verbose(True)
         return out.getvalue()[len(before) :]
 
-    opened = asyncio.run(show())
+    opened = await show()
     assert "  │ thought 1" in opened and "  │ out 1" in opened and "● Ran echo 1" in opened
     assert "thought 0" not in opened and "out 0" not in opened
 

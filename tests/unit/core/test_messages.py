@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -122,9 +121,9 @@ async def stream(*events: TurnEvent, error: Exception | None = None) -> AsyncGen
         raise error
 
 
-def test_fold_gives_each_event_to_its_method_and_returns_the_end():
+async def test_fold_gives_each_event_to_its_method_and_returns_the_end():
     sink = Calls()
-    end = asyncio.run(fold(stream(STARTED, ENDED, NOTICE, TextDelta("4"), StopSentence(", stop"), END), sink))
+    end = await fold(stream(STARTED, ENDED, NOTICE, TextDelta("4"), StopSentence(", stop"), END), sink)
 
     assert end is END
     texts = [("text", "4"), ("text", ", stop")]
@@ -137,26 +136,26 @@ def test_fold_gives_each_event_to_its_method_and_returns_the_end():
     ]
 
 
-def test_a_sink_can_tell_the_sentence_of_the_agent_from_the_answer():
+async def test_a_sink_can_tell_the_sentence_of_the_agent_from_the_answer():
     class Sentences(Calls):
         def stop_sentence(self, text: str) -> None:
             self.calls.append(("sentence", text))
 
     sink = Sentences()
-    asyncio.run(fold(stream(TextDelta("4"), StopSentence(", stop"), END), sink))
+    await fold(stream(TextDelta("4"), StopSentence(", stop"), END), sink)
 
     assert sink.calls == [("text", "4"), ("sentence", ", stop"), ("finished", END)]
 
 
-def test_fold_of_nothing_to_resume_is_none_and_an_error_passes():
-    assert asyncio.run(fold(stream())) is None
+async def test_fold_of_nothing_to_resume_is_none_and_an_error_passes():
+    assert await fold(stream()) is None
     sink = Calls()
     with pytest.raises(RuntimeError, match="broken"):
-        asyncio.run(fold(stream(TextDelta("4"), error=RuntimeError("broken")), sink))
+        await fold(stream(TextDelta("4"), error=RuntimeError("broken")), sink)
     assert sink.calls == [("text", "4")]
 
 
-def test_fold_closes_the_stream_when_the_sink_fails():
+async def test_fold_closes_the_stream_when_the_sink_fails():
     closed = []
 
     async def turn() -> AsyncGenerator[TurnEvent, None]:
@@ -171,5 +170,5 @@ def test_fold_closes_the_stream_when_the_sink_fails():
             raise OSError("no terminal")
 
     with pytest.raises(OSError, match="no terminal"):
-        asyncio.run(fold(turn(), Broken()))
+        await fold(turn(), Broken())
     assert closed == [True]

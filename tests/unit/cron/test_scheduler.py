@@ -82,7 +82,7 @@ async def soon(queue: asyncio.Queue[Any]) -> Any:
         return await queue.get()
 
 
-def test_a_job_runs_when_it_is_due_and_is_planned_anew(world: World, store: JobStore) -> None:
+async def test_a_job_runs_when_it_is_due_and_is_planned_anew(world: World, store: JobStore) -> None:
     made = store.put(job())
 
     async def main() -> None:
@@ -91,33 +91,30 @@ def test_a_job_runs_when_it_is_due_and_is_planned_anew(world: World, store: JobS
             run, outcome = await soon(world.told)
             assert (run.job.id, outcome.text) == (made.id, "said by news")
 
-    asyncio.run(main())
+    await main()
     after = store.find("news")
     assert (after.next_run, after.last_status, after.completed, after.enabled) == (1_600.0, "ok", 1, True)
     (kept,) = store.runs(made.id)
     assert (kept["status"], kept["output"]) == ("ok", "said by news")
 
 
-def test_one_run_of_a_job_at_a_time_and_different_jobs_beside_each_other(world: World, store: JobStore) -> None:
+async def test_one_run_of_a_job_at_a_time_and_different_jobs_beside_each_other(world: World, store: JobStore) -> None:
     store.put(job("a"))
     store.put(job("b"))
 
-    async def main() -> None:
-        async with world.clock() as clock:
-            assert {(await soon(world.begun)).job.name, (await soon(world.begun)).job.name} == {"a", "b"}
-            world.now = 5_000.0  # both are due again
-            clock.wake()
-            await clock.call(JobStore.jobs)  # the look before this one is over
-            assert world.begun.empty()
-            world.may_end.set()
-            await soon(world.told)
-            await soon(world.told)
-            assert (await soon(world.begun)).late_s > 3_000
-
-    asyncio.run(main())
+    async with world.clock() as clock:
+        assert {(await soon(world.begun)).job.name, (await soon(world.begun)).job.name} == {"a", "b"}
+        world.now = 5_000.0  # both are due again
+        clock.wake()
+        await clock.call(JobStore.jobs)  # the look before this one is over
+        assert world.begun.empty()
+        world.may_end.set()
+        await soon(world.told)
+        await soon(world.told)
+        assert (await soon(world.begun)).late_s > 3_000
 
 
-def test_what_was_missed_runs_once(world: World, store: JobStore) -> None:
+async def test_what_was_missed_runs_once(world: World, store: JobStore) -> None:
     store.put(job(due=1_000.0))
     world.now = 1_000.0 + 600 * 50
 
@@ -127,11 +124,13 @@ def test_what_was_missed_runs_once(world: World, store: JobStore) -> None:
             run, _ = await soon(world.told)
             assert run.late_s == 600 * 50
 
-    asyncio.run(main())
+    await main()
     assert store.find("news").next_run == 1_000.0 + 600 * 51
 
 
-def test_a_run_that_a_stop_cuts_off_is_told_at_the_next_start_and_not_repeated(world: World, store: JobStore) -> None:
+async def test_a_run_that_a_stop_cuts_off_is_told_at_the_next_start_and_not_repeated(
+    world: World, store: JobStore
+) -> None:
     made = store.put(job())
 
     async def main() -> None:
@@ -142,12 +141,12 @@ def test_a_run_that_a_stop_cuts_off_is_told_at_the_next_start_and_not_repeated(w
             assert (run.job.id, outcome.status) == (made.id, "interrupted")
             assert world.begun.empty()
 
-    asyncio.run(main())
+    await main()
     assert [r["status"] for r in store.runs(made.id)] == ["interrupted"]
     assert store.find("news").next_run == 1_600.0
 
 
-def test_what_a_stop_keeps_from_being_told_is_told_at_the_next_start(world: World, store: JobStore) -> None:
+async def test_what_a_stop_keeps_from_being_told_is_told_at_the_next_start(world: World, store: JobStore) -> None:
     store.put(job())
     world.may_end.set()
     telling = asyncio.Event()
@@ -166,10 +165,10 @@ def test_what_a_stop_keeps_from_being_told_is_told_at_the_next_start(world: Worl
             run, _ = await soon(world.told)
         return run
 
-    assert asyncio.run(main()).id == 1
+    assert (await main()).id == 1
 
 
-def test_the_end_of_a_run_waits_for_a_full_disk(
+async def test_the_end_of_a_run_waits_for_a_full_disk(
     world: World, store: JobStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = store.put(job())
@@ -191,11 +190,11 @@ def test_the_end_of_a_run_waits_for_a_full_disk(
                 while (await clock.call(JobStore.runs, made.id))[0]["ended"] is None:  # noqa: ASYNC110 - it is in a database
                     await asyncio.sleep(0.01)
 
-    asyncio.run(main())
+    await main()
     assert store.last_output(made.id) == "y" * 100_000
 
 
-def test_a_job_that_fails_says_so_and_goes_on(world: World, store: JobStore) -> None:
+async def test_a_job_that_fails_says_so_and_goes_on(world: World, store: JobStore) -> None:
     store.put(job())
 
     def fail(run: JobRun) -> JobOutcome:
@@ -208,12 +207,12 @@ def test_a_job_that_fails_says_so_and_goes_on(world: World, store: JobStore) -> 
             _, outcome = await soon(world.told)
             assert (outcome.status, outcome.text) == ("error", "UserError: no model can be had")
 
-    asyncio.run(main())
+    await main()
     after = store.find("news")
     assert (after.last_status, after.last_error, after.enabled) == ("error", "UserError: no model can be had", True)
 
 
-def test_once_and_so_many_times(world: World, store: JobStore) -> None:
+async def test_once_and_so_many_times(world: World, store: JobStore) -> None:
     store.put(job("once", schedule=Schedule("once", "at 9", at=1_000.0)))
     store.put(job("twice", times=2))
 
@@ -226,12 +225,12 @@ def test_once_and_so_many_times(world: World, store: JobStore) -> None:
             clock.wake()
             assert (await soon(world.told))[0].job.name == "twice"
 
-    asyncio.run(main())
+    await main()
     states = {j.name: (j.enabled, j.next_run, j.to_dict()["state"]) for j in store.jobs()}
     assert states == {"once": (False, None, "completed"), "twice": (False, None, "completed")}
 
 
-def test_a_job_runs_by_hand_while_paused_and_its_plan_stays(world: World, store: JobStore) -> None:
+async def test_a_job_runs_by_hand_while_paused_and_its_plan_stays(world: World, store: JobStore) -> None:
     made = store.put(job(due=9_000.0, enabled=False))
     store.request_run(made.id, 1_000.0)
 
@@ -240,7 +239,7 @@ def test_a_job_runs_by_hand_while_paused_and_its_plan_stays(world: World, store:
         async with world.clock():
             assert (await soon(world.told))[0].late_s == 0
 
-    asyncio.run(main())
+    await main()
     assert (store.find("news").next_run, store.find("news").enabled) == (9_000.0, False)
 
 
@@ -263,7 +262,7 @@ def test_two_clocks_claim_a_job_once(tmp_path: Path, store: JobStore) -> None:
         assert other.claim(present, 1_000.0, is_requested=True) is None
 
 
-def test_another_clock_says_what_is_due(world: World, store: JobStore) -> None:
+async def test_another_clock_says_what_is_due(world: World, store: JobStore) -> None:
     made = store.put(job(due=99_999.0))
     ended, changed = threading.Event(), threading.Event()
 
@@ -290,7 +289,7 @@ def test_another_clock_says_what_is_due(world: World, store: JobStore) -> None:
         await asyncio.to_thread(ended.wait, 20)
         assert ended.is_set()
 
-    asyncio.run(main())
+    await main()
     assert CronScheduler.fire_due(Bell(), made.id) is False  # outside a daemon
 
 

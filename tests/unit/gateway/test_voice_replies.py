@@ -17,7 +17,7 @@ class Talkative(MemoryAdapter):
     """Keeps what voice messages say."""
 
     async def send_voice(self, chat_id: str, audio_path: str, *args: Any, **kwargs: Any) -> SendResult:
-        said = Path(audio_path).read_text()  # noqa: ASYNC240 - a file of the test's
+        said = Path(audio_path).read_text()
         return await self.send(chat_id, f"voice: {said}")
 
 

@@ -153,7 +153,7 @@ def test_what_waits_for_its_turn_keeps_what_it_was_given(house):
     assert house.order == [[1], [2]]
 
 
-def test_one_that_runs_over_its_deadline_is_counted_and_the_next_one_is_called_without_it(house, caplog):
+async def test_one_that_runs_over_its_deadline_is_counted_and_the_next_one_is_called_without_it(house, caplog):
     reached = threading.Event()
 
     def observe(args, **kwargs):
@@ -169,7 +169,7 @@ def test_one_that_runs_over_its_deadline_is_counted_and_the_next_one_is_called_w
         await house.call()
         assert await asyncio.to_thread(reached.wait, LIMIT_S)
 
-    asyncio.run(main())
+    await main()
     text = "Hook 'post_tool_call' callback observe of plugin slow gave no answer within 0.2 s; it is abandoned"
     assert [r.getMessage() for r in caplog.records] == [text]
 
@@ -189,7 +189,7 @@ def test_one_that_is_done_before_its_deadline_is_not_counted_when_the_time_is_ov
     assert house.hooks.wait_idle(LIMIT_S)
 
 
-def test_three_that_hang_suspend_the_plugin_and_nothing_waits_for_its_turn_any_more(house, caplog):
+async def test_three_that_hang_suspend_the_plugin_and_nothing_waits_for_its_turn_any_more(house, caplog):
     entered = []
 
     def observe(**kwargs):
@@ -203,7 +203,7 @@ def test_three_that_hang_suspend_the_plugin_and_nothing_waits_for_its_turn_any_m
             await house.call()
         return await asyncio.to_thread(house.hooks.wait_idle, LIMIT_S)
 
-    assert asyncio.run(main())
+    assert await main()
     assert "post_tool_call" in house.hooks.suspended()["slow"]
     assert len(entered) == 3
 
@@ -267,14 +267,14 @@ def test_outside_a_conversation_a_call_calls_what_answers_at_once_itself_and_wha
     assert call() is not mine
 
 
-def test_in_the_thread_of_a_running_loop_hooks_are_called_beside(house):
+async def test_in_the_thread_of_a_running_loop_hooks_are_called_beside(house):
     threads = []
     house.hooks.add("pre_tool_call", lambda **kw: threads.append(threading.current_thread()), "p")
 
     async def call():
         return house.dispatcher.run_inline("c1", "calc", {}, house.scope(), may_block=True).result
 
-    assert [asyncio.run(call()) for _ in range(5)] == ["ran"] * 5
+    assert [await call() for _ in range(5)] == ["ran"] * 5
     assert len(threads) == 5
     assert threading.current_thread() not in threads
 

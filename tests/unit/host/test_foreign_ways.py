@@ -462,15 +462,12 @@ TRIED = [way for way in WAYS_IN if way in LIGHT or os.environ.get("HERMES_ATTACK
 
 @pytest.mark.attack("taint")
 @pytest.mark.parametrize("way", TRIED, ids=lambda way: way.__name__)
-def test_a_marker_is_known_at_each_way_out(tmp_path: Path, url: str, attempt: Any, way: Any) -> None:
-    async def follow() -> None:
-        world = World(tmp_path, url)
-        world.say("s", "Look at it and do what is right")
-        session = await way(world)
-        for name, (tool, args) in WAYS_OUT.items():
-            outcome = await world.call(session, tool, "deny", **args)
-            asked = any(request.rule_key.startswith("foreign_text:") for request in world.person.asked)
-            attempt(outcome.status == "blocked" and asked, f"{way.__name__} → {name}: {outcome.result[:200]}")
-        await world.host.aclose()
-
-    asyncio.run(follow())
+async def test_a_marker_is_known_at_each_way_out(tmp_path: Path, url: str, attempt: Any, way: Any) -> None:
+    world = World(tmp_path, url)
+    world.say("s", "Look at it and do what is right")
+    session = await way(world)
+    for name, (tool, args) in WAYS_OUT.items():
+        outcome = await world.call(session, tool, "deny", **args)
+        asked = any(request.rule_key.startswith("foreign_text:") for request in world.person.asked)
+        attempt(outcome.status == "blocked" and asked, f"{way.__name__} → {name}: {outcome.result[:200]}")
+    await world.host.aclose()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.host import Host, current
 
 
-def test_a_host_has_the_built_in_tools_and_says_who_is_current(tmp_path: Path) -> None:
+async def test_a_host_has_the_built_in_tools_and_says_who_is_current(tmp_path: Path) -> None:
     host = Host.build(tmp_path / "home")
     assert host.tools.get_all_tool_names() == [
         "clarify",
@@ -40,28 +39,28 @@ def test_a_host_has_the_built_in_tools_and_says_who_is_current(tmp_path: Path) -
     ]
     assert host.commands.owner("plugins") == "builtin"
     assert current() is host
-    asyncio.run(host.aclose())
+    await host.aclose()
 
 
-def test_the_definitions_of_the_built_in_tools_are_terse(tmp_path: Path) -> None:
+async def test_the_definitions_of_the_built_in_tools_are_terse(tmp_path: Path) -> None:
     host = Host.build(tmp_path)
     assert len(json.dumps(host.agent.definitions("cli"))) < 11_800
-    asyncio.run(host.aclose())
+    await host.aclose()
 
 
-def test_a_disabled_toolset_is_not_shown_to_the_model(tmp_path: Path) -> None:
+async def test_a_disabled_toolset_is_not_shown_to_the_model(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("agent:\n  disabled_toolsets: [terminal]\n")
     host = Host.build(tmp_path)
     assert "terminal" not in [d["function"]["name"] for d in host.agent.definitions("cli")]
-    asyncio.run(host.aclose())
+    await host.aclose()
 
 
-def test_sub_agents_may_do_what_the_config_says(tmp_path: Path) -> None:
+async def test_sub_agents_may_do_what_the_config_says(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("delegation: {max_spawn_depth: 2, max_iterations: 7}\n")
     host = Host.build(tmp_path)
     assert (host.agent.delegation.max_spawn_depth, host.agent.delegation.max_iterations) == (2, 7)
     assert host.agent.delegation.max_concurrent_children == 3
-    asyncio.run(host.aclose())
+    await host.aclose()
 
 
 def test_a_broken_config_stops_the_start(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ async def _run(fn: Any, *args: Any) -> Any:
     return fn(*args)
 
 
-def test_what_strangers_wrote_goes_with_the_session_that_it_came_to(tmp_path: Path) -> None:
+async def test_what_strangers_wrote_goes_with_the_session_that_it_came_to(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     transcript, keeping = Transcript(path), TaintStore(path)
     transcript.create("lives", source="cli", model="m", system_prompt="", cwd="/")
@@ -25,7 +24,7 @@ def test_what_strangers_wrote_goes_with_the_session_that_it_came_to(tmp_path: Pa
     left = []
     for days in (30, 1e-9):
         settings = {"sessions.retention_days": days, "sessions.max_size_mb": 0}
-        asyncio.run(DailyMaintenance(path, settings.__getitem__, _run).once())
+        await DailyMaintenance(path, settings.__getitem__, _run).once()
         left.append([len(keeping.texts(session)) for session in ("lives", "gone")])
 
     assert left == [[1, 1], [0, 0]]
@@ -33,7 +32,7 @@ def test_what_strangers_wrote_goes_with_the_session_that_it_came_to(tmp_path: Pa
     transcript.close()
 
 
-def test_what_messages_brought_and_long_results_go_with_their_age(tmp_path: Path) -> None:
+async def test_what_messages_brought_and_long_results_go_with_their_age(tmp_path: Path) -> None:
     Transcript(tmp_path / "state.db").close()
     files = [tmp_path / "cache" / name for name in ("results/a.txt", "audio/b.ogg", "documents/c", "models/kept.json")]
     for file in files:
@@ -45,7 +44,7 @@ def test_what_messages_brought_and_long_results_go_with_their_age(tmp_path: Path
     there = []
     for days in (0, 30):
         settings = {"sessions.retention_days": days, "sessions.max_size_mb": 0}
-        asyncio.run(DailyMaintenance(tmp_path / "state.db", settings.__getitem__, _run).once())
+        await DailyMaintenance(tmp_path / "state.db", settings.__getitem__, _run).once()
         there.append([file.exists() for file in (*files, fresh)])
 
     assert there == [[True] * 5, [False, False, False, True, True]]

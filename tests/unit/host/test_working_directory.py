@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -51,11 +50,11 @@ def test_a_service_works_in_the_directory_of_its_unit_unless_that_is_a_home(
         assert directory(home) == home / "workspace"
 
 
-def test_it_is_made_by_the_daemon_alone(home: Path) -> None:
-    asyncio.run(Host.build(home).aclose())
+async def test_it_is_made_by_the_daemon_alone(home: Path) -> None:
+    await Host.build(home).aclose()
     assert not (home / "workspace").exists()
     host = Host.build(home, is_daemon=True)
-    asyncio.run(host.aclose())
+    await host.aclose()
     assert host.working_directory.is_dir() and host.working_directory.stat().st_mode & 0o777 == 0o700
 
 
@@ -71,8 +70,8 @@ def test_what_is_no_directory_is_told(home: Path) -> None:
         Host.build(home, is_daemon=True)
 
 
-def test_a_link_in_its_place_leads_to_the_directory_of_the_work(home: Path, tmp_path: Path) -> None:
+async def test_a_link_in_its_place_leads_to_the_directory_of_the_work(home: Path, tmp_path: Path) -> None:
     (home / "workspace").symlink_to(tmp_path / "project")
     host = Host.build(home, is_daemon=True)
-    asyncio.run(host.aclose())
+    await host.aclose()
     assert host.working_directory == tmp_path / "project"

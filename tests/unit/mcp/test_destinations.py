@@ -186,7 +186,7 @@ def test_no_redirect_of_a_sign_in_leads_to_the_machine(resolving: dict[str, list
     assert login.asked and secret.asked == []
 
 
-def test_a_public_server_is_asked_through_the_proxy_of_the_environment(
+async def test_a_public_server_is_asked_through_the_proxy_of_the_environment(
     resolving: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolving |= {"mcp.example": ["93.184.215.14"], "private.example": ["127.0.0.1"]}
@@ -205,21 +205,21 @@ def test_a_public_server_is_asked_through_the_proxy_of_the_environment(
 
     with serving() as proxy, serving() as server:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.server_port}")
-        asyncio.run(asked("http://mcp.example/mcp"))
+        await asked("http://mcp.example/mcp")
         assert proxy.asked == ["http://mcp.example/mcp"]
-        asyncio.run(asked(f"http://private.example:{server.server_port}/mcp"))
+        await asked(f"http://private.example:{server.server_port}/mcp")
         with pytest.raises(AddressRejected):
-            asyncio.run(asked("http://mcp.example/mcp", deny=["mcp.example"]))
+            await asked("http://mcp.example/mcp", deny=["mcp.example"])
     assert server.asked == ["/mcp"] and len(proxy.asked) == 1
 
 
 @pytest.mark.attack("egress")
-def test_a_request_that_nobody_judged_is_not_sent() -> None:
+async def test_a_request_that_nobody_judged_is_not_sent() -> None:
     http = sdk.http_library()
     url = "http://127.0.0.1:9/"
     transport = McpDestinations("weather", url, HostTables({}.get)).transport(http, True)
     with pytest.raises(AddressRejected, match="was not checked"):
-        asyncio.run(transport.handle_async_request(http.Request("GET", url)))
+        await transport.handle_async_request(http.Request("GET", url))
 
 
 def test_the_whole_sign_in_at_a_server_of_another_name(tmp_path: Path) -> None:

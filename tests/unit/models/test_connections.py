@@ -66,7 +66,7 @@ async def once(transport: HttpTransport, body: dict[str, Any] | None = None) -> 
         await transport.aclose()
 
 
-def test_a_connection_is_used_again_unless_the_server_ended_it_while_it_was_idle() -> None:
+async def test_a_connection_is_used_again_unless_the_server_ended_it_while_it_was_idle() -> None:
     async def run() -> tuple[int, int]:
         server = Server(OK)
         server.ends_idle = True
@@ -83,10 +83,10 @@ def test_a_connection_is_used_again_unless_the_server_ended_it_while_it_was_idle
             await asking.aclose()
             return ended, server.connections
 
-    assert asyncio.run(run()) == (3, 4)
+    assert await run() == (3, 4)
 
 
-def test_no_connection_to_a_child_is_used_twice() -> None:
+async def test_no_connection_to_a_child_is_used_twice() -> None:
     async def run() -> int:
         server = Server(OK)
         async with serving(server) as address:
@@ -96,10 +96,10 @@ def test_no_connection_to_a_child_is_used_twice() -> None:
             await asking.aclose()
             return server.connections
 
-    assert asyncio.run(run()) == 2
+    assert await run() == 2
 
 
-def test_an_answer_that_nobody_reads_to_its_end_takes_its_connection_along() -> None:
+async def test_an_answer_that_nobody_reads_to_its_end_takes_its_connection_along() -> None:
     async def run() -> int:
         server = Server(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", OK)
         async with serving(server) as address:
@@ -110,10 +110,10 @@ def test_an_answer_that_nobody_reads_to_its_end_takes_its_connection_along() -> 
             await asking.aclose()
             return server.connections
 
-    assert asyncio.run(run()) == 2
+    assert await run() == 2
 
 
-def test_one_loop_after_another_uses_it_and_leaves_nothing_open(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_loop_after_another_uses_it_and_leaves_nothing_open(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     asking: list[HttpTransport] = []
 
@@ -123,8 +123,8 @@ def test_one_loop_after_another_uses_it_and_leaves_nothing_open(caplog: pytest.L
             asking[-1]._base_url = address
             return await whole(asking[-1])
 
-    assert [asyncio.run(run()) for _ in range(3)] == [b"ok"] * 3
-    asyncio.run(asking[0].aclose())
+    assert [await run() for _ in range(3)] == [b"ok"] * 3
+    await asking[0].aclose()
     asking.clear()
     gc.collect()
     assert "Unclosed" not in caplog.text
@@ -141,7 +141,7 @@ def trusts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     http_transport._tls.cache_clear()
 
 
-def test_over_tls_the_certificate_is_checked_and_a_connection_used_again(
+async def test_over_tls_the_certificate_is_checked_and_a_connection_used_again(
     tmp_path: Path, trusts: Callable[[str], None]
 ) -> None:
     made = certificate(tmp_path)
@@ -161,7 +161,7 @@ def test_over_tls_the_certificate_is_checked_and_a_connection_used_again(
                 await once(HttpTransport(address, HttpTimeouts()))
             return server.connections, len(server.asked)
 
-    assert asyncio.run(run()) == (1, 2)
+    assert await run() == (1, 2)
 
 
 CUT, STRANGE = "the connection was closed in the middle", "what came is not HTTP"
@@ -183,7 +183,7 @@ MOVED_TO = b"HTTP/1.1 302 x\r\ncontent-length: 0\r\nlocation: "
         (MOVED_TO + b"gopher://x/\r\n\r\n", "gopher://x/ is no address of a web server"),
     ],
 )
-def test_what_is_no_answer_is_said(answer: bytes | None, said: str) -> None:
+async def test_what_is_no_answer_is_said(answer: bytes | None, said: str) -> None:
     async def run() -> None:
         server = Server(answer)
         server.ends_idle = b"location" not in (answer or b"")
@@ -191,11 +191,11 @@ def test_what_is_no_answer_is_said(answer: bytes | None, said: str) -> None:
             await once(HttpTransport(address, HttpTimeouts()))
 
     with pytest.raises(TransportError) as error:
-        asyncio.run(run())
+        await run()
     assert str(error.value) == said
 
 
-def test_nobody_listens_nobody_answers_and_no_such_scheme() -> None:
+async def test_nobody_listens_nobody_answers_and_no_such_scheme() -> None:
     async def said(address: str, deadlines: HttpTimeouts) -> str:
         with pytest.raises(TransportError) as error:
             await once(HttpTransport(address, deadlines))
@@ -214,7 +214,7 @@ def test_nobody_listens_nobody_answers_and_no_such_scheme() -> None:
                 await said("gopher://127.0.0.1", HttpTimeouts()),
             ]
 
-    assert asyncio.run(run()) == [
+    assert await run() == [
         "the connection was refused",
         "no answer within 0.1 seconds",
         "no connection within 0.1 seconds",
@@ -222,36 +222,36 @@ def test_nobody_listens_nobody_answers_and_no_such_scheme() -> None:
     ]
 
 
-def test_a_login_in_the_address_is_sent_in_the_place_of_the_key() -> None:
+async def test_a_login_in_the_address_is_sent_in_the_place_of_the_key() -> None:
     async def run() -> bytes:
         server = Server(OK)
         async with serving(server) as address:
             assert await once(HttpTransport(address.replace("://", "://me:secret@"), HttpTimeouts())) == b"ok"
         return server.asked[0].lower()
 
-    asked = asyncio.run(run())
+    asked = await run()
     assert b"authorization: basic bwu6c2vjcmv0" in asked and b"bearer" not in asked
 
 
-def test_a_long_body_arrives_whole_also_where_the_endpoint_has_moved() -> None:
+async def test_a_long_body_arrives_whole_also_where_the_endpoint_has_moved() -> None:
     async def run() -> list[bytes]:
         server = Server(b"HTTP/1.1 308 x\r\nlocation: /v2/models\r\ncontent-length: 0\r\n\r\n", OK)
         async with serving(server) as address:
             assert await once(HttpTransport(address, HttpTimeouts()), {"text": "x" * 3_000_000}) == b"ok"
         return server.asked
 
-    first, second = asyncio.run(run())
+    first, second = await run()
     assert first.partition(b"\r\n\r\n")[2] == second.partition(b"\r\n\r\n")[2] and len(first) > 3_000_000
 
 
-def test_an_endpoint_that_has_moved_is_followed() -> None:
+async def test_an_endpoint_that_has_moved_is_followed() -> None:
     async def run() -> tuple[bytes, list[bytes]]:
         server = Server(b"HTTP/1.1 308 x\r\nlocation: /v2/models\r\ncontent-length: 0\r\n\r\n", OK)
         async with serving(server) as address:
             found = await once(HttpTransport(f"{address}/v1", HttpTimeouts()))
             return found, [asked.split(b" ")[1] for asked in server.asked]
 
-    assert asyncio.run(run()) == (b"ok", [b"/v1/models", b"/v2/models"])
+    assert await run() == (b"ok", [b"/v1/models", b"/v2/models"])
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_an_endpoint_that_has_moved_is_followed() -> None:
         (True, "", b"/v1/models"),
     ],
 )
-def test_a_proxy_of_the_environment_is_asked_unless_the_host_is_excepted_or_a_child(
+async def test_a_proxy_of_the_environment_is_asked_unless_the_host_is_excepted_or_a_child(
     monkeypatch: pytest.MonkeyPatch, is_child: bool, direct: str, expected: bytes
 ) -> None:
     async def run(place: Callable[[str], str]) -> bytes:
@@ -274,12 +274,12 @@ def test_a_proxy_of_the_environment_is_asked_unless_the_host_is_excepted_or_a_ch
         return server.asked[0].split(b" ")[1]
 
     there = is_child or bool(direct)
-    assert asyncio.run(run(lambda address: f"{address if there else 'http://provider.test:81'}/v1")) == expected
+    assert await run(lambda address: f"{address if there else 'http://provider.test:81'}/v1") == expected
 
 
-def test_a_proxy_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:1080")
     for name in ("http_proxy", "no_proxy", "NO_PROXY", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(TransportError, match="a proxy of the kind socks5, and only http and https"):
-        asyncio.run(once(HttpTransport("http://provider.test/v1", HttpTimeouts())))
+        await once(HttpTransport("http://provider.test/v1", HttpTimeouts()))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import logging
 import traceback
 
@@ -160,7 +159,7 @@ def test_no_key_is_noticed_before_anything_is_sent() -> None:
 
 @pytest.mark.parametrize("status", ["200 OK", "400 Bad Request", "401 No", "404 No", "429 No", "500 No"])
 @pytest.mark.parametrize("content_type", ["application/json", "text/event-stream", "text/html"])
-def test_key_that_a_server_echoes_is_in_no_error_and_no_log(
+async def test_key_that_a_server_echoes_is_in_no_error_and_no_log(
     status: str, content_type: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -178,7 +177,7 @@ def test_key_that_a_server_echoes_is_in_no_error_and_no_log(
                 await client.aclose()
         raise AssertionError("it answered")
 
-    error = asyncio.run(run())
+    error = await run()
     shown = "".join([str(error), repr(error), *traceback.format_exception(error)])
     assert KEY not in shown
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("hermes_agent")]

@@ -36,7 +36,7 @@ CALLS = [
 
 
 @BOTH
-def test_text_calls_results_and_text_again(scripted, provider: str, api_mode: str) -> None:
+async def test_text_calls_results_and_text_again(scripted, provider: str, api_mode: str) -> None:
     script = [
         {"match": {"hasToolResult": False}, "response": {"content": "I shall see what it is.", "toolCalls": CALLS}},
         {"match": {"hasToolResult": True, "toolCallId": "call_b"}, "response": {"content": "It is 65536."}},
@@ -52,7 +52,7 @@ def test_text_calls_results_and_text_again(scripted, provider: str, api_mode: st
         return pieces, first, second
 
     with scripted(script) as model:
-        pieces, first, second = asyncio.run(run(model.base_url))
+        pieces, first, second = await run(model.base_url)
         seen = model.requests()
     assert len(pieces) > 1 and "".join(pieces) == first.message.content == "I shall see what it is."
     assert [(c.id, c.name, json.loads(c.arguments)) for c in first.message.tool_calls] == [
@@ -416,7 +416,7 @@ def test_each_provider_is_sent_schemas_that_it_takes_whatever_a_plugin_wrote(
     ("provider", "api_mode"),
     [("anthropic", "anthropic_messages"), ("openai", "codex_responses"), ("custom", "chat_completions")],
 )
-def test_reasoning_is_streamed_to_a_caller_that_asks_for_it(scripted, provider: str, api_mode: str) -> None:
+async def test_reasoning_is_streamed_to_a_caller_that_asks_for_it(scripted, provider: str, api_mode: str) -> None:
     said = {"reasoning": "First I count to four.", "content": "Four."}
 
     async def run(base_url: str) -> list[list[Any]]:
@@ -429,7 +429,7 @@ def test_reasoning_is_streamed_to_a_caller_that_asks_for_it(scripted, provider: 
         return found
 
     with scripted([{"match": {"userMessage": "2 + 2?"}, "response": said}]) as model:
-        shown, hidden = asyncio.run(run(model.base_url))
+        shown, hidden = await run(model.base_url)
     assert "".join(i.text for i in shown if isinstance(i, ReasoningPart)).strip() == "First I count to four."
     assert "".join(i.text for i in shown if isinstance(i, TextPart)) == "Four."
     assert [type(i) for i in shown].index(ReasoningPart) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 from hermes_agent.contracts.model_client import ModelRequest
@@ -30,7 +29,7 @@ def test_text_comes_in_pieces_and_then_whole_with_its_usage(scripted) -> None:
     assert answer.usage.input_tokens > 0 and answer.usage.output_tokens > 0
 
 
-def test_two_tool_calls_then_their_results_then_text(scripted) -> None:
+async def test_two_tool_calls_then_their_results_then_text(scripted) -> None:
     calls = [
         {"id": "call_a", "name": "calculate", "arguments": {"expression": "2**16"}},
         {"id": "call_b", "name": "calculate", "arguments": {"expression": "3*'é'"}},
@@ -50,7 +49,7 @@ def test_two_tool_calls_then_their_results_then_text(scripted) -> None:
         return first.message, second.message.text
 
     with scripted(script) as model:
-        message, text = asyncio.run(run(model.base_url))
+        message, text = await run(model.base_url)
         bodies = model.bodies()
     assert message.content == "I shall see."
     assert [(c.id, c.name, json.loads(c.arguments)) for c in message.tool_calls] == [
@@ -70,15 +69,15 @@ def test_reasoning_is_not_part_of_the_text(scripted) -> None:
     assert ("".join(pieces), answer.message.content) == ("42", "42")
 
 
-def test_length_limit_and_temperature_are_sent_under_the_provider_s_names(scripted) -> None:
+async def test_length_limit_and_temperature_are_sent_under_the_provider_s_names(scripted) -> None:
     async def run(base_url: str, provider: str) -> None:
         client = client_for(base_url, provider=provider, key=KEY)
         await answer_of(client, ModelRequest("m-1", [Message("user", "x")], max_tokens=7, temperature=0.5))
         await client.aclose()
 
     with scripted([{"match": {}, "response": {"content": "ok"}}]) as model:
-        asyncio.run(run(model.base_url, "openai"))
-        asyncio.run(run(model.base_url, "mistral"))
+        await run(model.base_url, "openai")
+        await run(model.base_url, "mistral")
         first, second = model.bodies()
     assert (first["max_completion_tokens"], first["temperature"]) == (7, 0.5)
     assert "max_tokens" not in first

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -194,14 +193,14 @@ def test_selection_does_not_show_its_key(tmp_path: Path) -> None:
     assert "k-shown-nowhere" not in shown
 
 
-def test_pool_makes_one_client_per_endpoint(tmp_path: Path) -> None:
+async def test_pool_makes_one_client_per_endpoint(tmp_path: Path) -> None:
     environ = {"OPENAI_API_KEY": "k2", "GROQ_API_KEY": "k4"}
     pool = ClientPool()
     first = pool.client(chosen(tmp_path, {"provider": "openai", "default": "m"}, environ))
     same = pool.client(chosen(tmp_path, {"provider": "openai", "default": "other"}, environ))
     another = pool.client(chosen(tmp_path, {"provider": "groq", "default": "m"}, environ))
     assert first is same and first is not another
-    asyncio.run(pool.aclose())
+    await pool.aclose()
 
 
 def test_every_provider_of_a_vendor_has_an_address_and_a_key() -> None:

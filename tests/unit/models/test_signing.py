@@ -217,27 +217,27 @@ async def answers_of(client: HttpModelClient, count: int) -> list[str]:
         await client.aclose()
 
 
-def test_requests_at_once_are_each_signed_anew_when_the_token_is_refused() -> None:
+async def test_requests_at_once_are_each_signed_anew_when_the_token_is_refused() -> None:
     with Google() as google:
         bearer = f"Bearer {google.token}"
         client = signing_client(lambda r: {"authorization": bearer if r.again else "Bearer old"}, google.url)
-        assert asyncio.run(answers_of(client, 8)) == ["It is done."] * 8
+        assert await answers_of(client, 8) == ["It is done."] * 8
 
 
-def test_a_token_that_the_provider_repeats_in_its_refusal_is_masked() -> None:
+async def test_a_token_that_the_provider_repeats_in_its_refusal_is_masked() -> None:
     token = "FwoGZXIvYXdzEXAMPLE0a1b2c3"
     refusal = Reply(f"The Canonical String should have been host:x x-amz-security-token:{token}", status=403)
     with WireModel(refusal) as model:
         client = signing_client(lambda r: {"x-amz-security-token": token, "x-amz-date": "20261123T"}, model.url)
         with pytest.raises(ModelError) as caught:
-            asyncio.run(answers_of(client, 1))
+            await answers_of(client, 1)
     assert "The Canonical String" in str(caught.value) and token not in str(caught.value)
 
 
-def test_a_profile_that_fails_to_sign_is_named() -> None:
+async def test_a_profile_that_fails_to_sign_is_named() -> None:
     client = signing_client(lambda r: {"authorization": {}["missing"]}, "http://127.0.0.1:9/v1")
     with pytest.raises(ModelError, match="its profile failed with KeyError: 'missing'") as caught:
-        asyncio.run(answers_of(client, 1))
+        await answers_of(client, 1)
     assert caught.value.kind == "refused"
 
 

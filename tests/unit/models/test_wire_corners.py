@@ -267,7 +267,7 @@ def test_half_a_surrogate_pair_is_sent_as_a_question_mark() -> None:
     assert sent["messages"][1]["tool_calls"][0]["function"]["arguments"] == '"?"'
 
 
-def test_requests_share_one_connection() -> None:
+async def test_requests_share_one_connection() -> None:
     async def run() -> int:
         async with raw_server(sse(chunk({"content": "a"}), STOP), DONE) as raw:
             client = client_for(raw.base_url, provider="custom")
@@ -276,10 +276,10 @@ def test_requests_share_one_connection() -> None:
             await client.aclose()
             return raw.connections
 
-    assert asyncio.run(run()) == 1
+    assert await run() == 1
 
 
-def test_same_client_works_in_one_loop_after_another() -> None:
+async def test_same_client_works_in_one_loop_after_another() -> None:
     client = client_for("http://127.0.0.1:1/v1", provider="custom")
 
     async def run() -> str:
@@ -287,43 +287,37 @@ def test_same_client_works_in_one_loop_after_another() -> None:
             await answer_of(client, QUESTION)
         return "asked"
 
-    assert [asyncio.run(run()), asyncio.run(run())] == ["asked", "asked"]
+    assert [await run(), await run()] == ["asked", "asked"]
 
 
-def test_cancelled_request_closes_its_connection() -> None:
-    async def run() -> None:
-        async with raw_server(sse(chunk({"content": "a"})), hold=True) as raw:
-            client = client_for(raw.base_url, provider="custom")
-            began = asyncio.Event()
+async def test_cancelled_request_closes_its_connection() -> None:
+    async with raw_server(sse(chunk({"content": "a"})), hold=True) as raw:
+        client = client_for(raw.base_url, provider="custom")
+        began = asyncio.Event()
 
-            async def consume() -> None:
-                async for item in client.stream(QUESTION):
-                    assert isinstance(item, TextPart)
-                    began.set()
+        async def consume() -> None:
+            async for item in client.stream(QUESTION):
+                assert isinstance(item, TextPart)
+                began.set()
 
-            task = asyncio.create_task(consume())
-            async with asyncio.timeout(5):
-                await began.wait()
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-                await raw.left.wait()
-            await client.aclose()
-
-    asyncio.run(run())
+        task = asyncio.create_task(consume())
+        async with asyncio.timeout(5):
+            await began.wait()
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            await raw.left.wait()
+        await client.aclose()
 
 
-def test_closed_iterator_closes_its_connection() -> None:
-    async def run() -> None:
-        async with raw_server(sse(chunk({"content": "a"})), hold=True) as raw:
-            client = client_for(raw.base_url, provider="custom")
-            async with asyncio.timeout(5):
-                async with contextlib.aclosing(client.stream(QUESTION)) as stream:
-                    assert await anext(stream) == TextPart("a")
-                await raw.left.wait()
-            await client.aclose()
-
-    asyncio.run(run())
+async def test_closed_iterator_closes_its_connection() -> None:
+    async with raw_server(sse(chunk({"content": "a"})), hold=True) as raw:
+        client = client_for(raw.base_url, provider="custom")
+        async with asyncio.timeout(5):
+            async with contextlib.aclosing(client.stream(QUESTION)) as stream:
+                assert await anext(stream) == TextPart("a")
+            await raw.left.wait()
+        await client.aclose()
 
 
 def test_organisation_of_the_environment_is_not_told_to_another_provider(monkeypatch: pytest.MonkeyPatch) -> None:

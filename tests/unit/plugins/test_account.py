@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import Callable
@@ -28,7 +27,7 @@ def register(ctx):
 """
 
 
-def test_calls_errors_and_time_are_counted_per_plugin_and_shown(
+async def test_calls_errors_and_time_are_counted_per_plugin_and_shown(
     write_plugin: Callable[..., Path], start: Callable[..., Host]
 ) -> None:
     write_plugin("busy", PLUGIN)
@@ -49,12 +48,12 @@ def test_calls_errors_and_time_are_counted_per_plugin_and_shown(
     assert set(host.account.usage_by_plugin()) == {"busy"}  # neither the idle plugin nor the agent's own tool
     command = host.commands.find("plugins", "terminal")
     assert command is not None
-    shown = str(asyncio.run(run_command(command, "busy", host.bridge)))
+    shown = str(await run_command(command, "busy", host.bridge))
     assert shown.startswith("  ✓ busy (3 tools, 1 hooks)\n")
     assert "      tools: good, odd, bad" in shown
     assert "      so far: tools: 4 calls, 2 errors, " in shown
     assert "      so far: last error of 3: hook post_tool_call: ValueError('no eyes')" in shown
-    assert asyncio.run(run_command(command, "bus", host.bridge)) == (
+    assert await run_command(command, "bus", host.bridge) == (
         "There is no plugin `bus` (did you mean `busy`?). `/plugins` lists the plugins."
     )
     assert 'hermes_plugin_errors_total{plugin="busy"} 3' in metrics_text(host.account.usage_by_plugin())

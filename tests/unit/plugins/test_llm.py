@@ -671,7 +671,7 @@ def test_a_field_that_the_provider_refuses_is_left_out(
 
 
 @pytest.mark.parametrize("method", ["complete", "complete_structured"])
-def test_a_sync_call_on_the_core_loop_is_an_error_that_names_the_other_form(build: Build, method: str) -> None:
+async def test_a_sync_call_on_the_core_loop_is_an_error_that_names_the_other_form(build: Build, method: str) -> None:
     llm, model = build()
 
     async def main() -> None:
@@ -680,11 +680,11 @@ def test_a_sync_call_on_the_core_loop_is_an_error_that_names_the_other_form(buil
             ask(llm, structured=method != "complete")
         assert str(caught.value) == f"ctx.llm.{method} would block the core loop: await ctx.llm.a{method} instead"
 
-    asyncio.run(main())
+    await main()
     assert model.requests == []
 
 
-def test_every_form_asks_on_the_core_loop(build: Build) -> None:
+async def test_every_form_asks_on_the_core_loop(build: Build) -> None:
     llm, model = build()
     bridge = llm._services.bridge
 
@@ -700,11 +700,11 @@ def test_every_form_asks_on_the_core_loop(build: Build) -> None:
             assert (await llm.acomplete(HELLO)).text == "pong"
             assert set(model.loops) == {asyncio.get_running_loop()}
 
-    asyncio.run(main())
+    await main()
     assert len(model.loops) == 6
 
 
-def test_as_many_calls_as_there_are_workers_do_not_wait_for_themselves(build: Build) -> None:
+async def test_as_many_calls_as_there_are_workers_do_not_wait_for_themselves(build: Build) -> None:
     llm, _ = build()
     llm._services.bridge = bridge = Bridge(workers=2)  # type: ignore[misc]
 
@@ -712,19 +712,16 @@ def test_as_many_calls_as_there_are_workers_do_not_wait_for_themselves(build: Bu
         async with asyncio.timeout(LIMIT_S):
             return [r.text for r in await asyncio.gather(*(bridge.run(llm.complete, HELLO) for _ in range(6)))]
 
-    assert asyncio.run(main()) == ["pong"] * 6
+    assert await main() == ["pong"] * 6
     bridge.close()
 
 
-def test_cancelling_an_async_call_ends_the_request(build: Build) -> None:
+async def test_cancelling_an_async_call_ends_the_request(build: Build) -> None:
     llm, model = build(None)
 
-    async def main() -> None:
-        task = asyncio.ensure_future(llm.acomplete(HELLO))
-        async with asyncio.timeout(LIMIT_S):
-            await model.asked.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
+    task = asyncio.ensure_future(llm.acomplete(HELLO))
+    async with asyncio.timeout(LIMIT_S):
+        await model.asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task

@@ -23,7 +23,7 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "plugins" / "llm.md").rea
 FILES = dict(re.findall(r"^```\w+\n# file: (\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
 
 
-def test_the_plugin_of_the_page_does_what_it_says(
+async def test_the_plugin_of_the_page_does_what_it_says(
     home: Path, write_plugin: Callable[..., Path], start: Callable[..., Host], tmp_path: Path
 ) -> None:
     write_plugin("triage", FILES["plugins/triage/__init__.py"])
@@ -42,7 +42,7 @@ def test_the_plugin_of_the_page_does_what_it_says(
                 await host.clients.aclose()
             return scored, short, server.requests
 
-    scored, short, requests = asyncio.run(main())
+    scored, short, requests = await main()
 
     assert json.loads(scored) == [{"urgency": 0.9, "category": "fire"}] * 2
     assert short == said

@@ -202,7 +202,7 @@ def register(ctx):
 """
 
 
-def test_an_async_handler_gathers_calls_and_a_command_makes_one(
+async def test_an_async_handler_gathers_calls_and_a_command_makes_one(
     scripted: Scripted, write_plugin: Write, start: Start, tmp_path: Path
 ) -> None:
     write_plugin("p", GATHERING)
@@ -221,7 +221,7 @@ def test_an_async_handler_gathers_calls_and_a_command_makes_one(
                 await host.clients.aclose()
                 return outcome.result, said
 
-        assert asyncio.run(main()) == ('["eins", "zwei", "drei"]', "zwei")
+        assert await main() == ('["eins", "zwei", "drei"]', "zwei")
         assert len(model.bodies()) == 4
 
 

@@ -125,30 +125,30 @@ def test_an_answer_that_means_nothing_is_a_no(answer):
     assert repr(answer) in refused.reason
 
 
-def test_questions_are_asked_one_after_another():
+async def test_questions_are_asked_one_after_another():
     person = Person(*["once"] * 10)
 
     async def main():
         approvals = Approvals(person, timeout_s=5)
         return await asyncio.gather(*(approvals.decide(request(str(n))) for n in range(10)))
 
-    assert asyncio.run(main()) == [None] * 10
+    assert await main() == [None] * 10
     assert person.most == 1
     assert [r.rule_key for r in person.asked] == [str(n) for n in range(10)]
 
 
-def test_one_session_answer_settles_those_that_wait_behind_it():
+async def test_one_session_answer_settles_those_that_wait_behind_it():
     person = Person("session")
 
     async def main():
         approvals = Approvals(person, timeout_s=5)
         return await asyncio.gather(*(approvals.decide(request()) for _ in range(5)))
 
-    assert asyncio.run(main()) == [None] * 5
+    assert await main() == [None] * 5
     assert len(person.asked) == 1
 
 
-def test_an_approver_that_fails_grants_nothing_and_lets_the_next_be_asked():
+async def test_an_approver_that_fails_grants_nothing_and_lets_the_next_be_asked():
     class Broken:
         asked = 0
 
@@ -164,7 +164,7 @@ def test_an_approver_that_fails_grants_nothing_and_lets_the_next_be_asked():
             await approvals.decide(request())
         return await approvals.decide(request())
 
-    assert isinstance(asyncio.run(main()), Refusal)
+    assert isinstance(await main(), Refusal)
 
 
 # -- who hears of it -----------------------------------------------------------------------------------------

@@ -23,16 +23,16 @@ async def _bounded(awaitable):
     return await asyncio.wait_for(awaitable, LIMIT_S)
 
 
-def test_a_sync_call_runs_in_another_thread_and_its_result_comes_back(bridge):
+async def test_a_sync_call_runs_in_another_thread_and_its_result_comes_back(bridge):
     async def main():
         return await bridge.run(lambda a, *, b: (a, b, threading.current_thread().name), 1, b=2)
 
-    a, b, thread = asyncio.run(main())
+    a, b, thread = await main()
     assert (a, b) == (1, 2)
     assert thread.startswith("hermes-worker")
 
 
-def test_an_error_comes_back_as_it_is(bridge):
+async def test_an_error_comes_back_as_it_is(bridge):
     error = KeyError("x")
 
     def fail():
@@ -43,11 +43,11 @@ def test_an_error_comes_back_as_it_is(bridge):
             await bridge.run(fail)
         return caught.value
 
-    assert asyncio.run(main()) is error
+    assert await main() is error
 
 
 @pytest.mark.parametrize("exception", [SystemExit(3), KeyboardInterrupt(), StopIteration(1)])
-def test_what_would_end_the_loop_becomes_an_error_that_names_it(bridge, exception):
+async def test_what_would_end_the_loop_becomes_an_error_that_names_it(bridge, exception):
     def fail():
         raise exception
 
@@ -57,12 +57,12 @@ def test_what_would_end_the_loop_becomes_an_error_that_names_it(bridge, exceptio
             await task
         return caught.value, await bridge.run(lambda: "goes on")
 
-    error, after = asyncio.run(main())
+    error, after = await main()
     assert error.__cause__ is exception
     assert after == "goes on"
 
 
-def test_the_callers_context_variables_are_seen(bridge):
+async def test_the_callers_context_variables_are_seen(bridge):
     variable = contextvars.ContextVar("variable", default="unset")
 
     async def read():
@@ -72,20 +72,20 @@ def test_the_callers_context_variables_are_seen(bridge):
         variable.set("set")
         return await bridge.run(variable.get), await bridge.run(lambda: bridge.wait_plugin(read()))
 
-    assert asyncio.run(main()) == ("set", "set")
+    assert await main() == ("set", "set")
 
 
-def test_what_a_call_sets_does_not_leak_into_the_next_one(bridge):
+async def test_what_a_call_sets_does_not_leak_into_the_next_one(bridge):
     variable = contextvars.ContextVar("variable", default="unset")
 
     async def main():
         await bridge.run(variable.set, "set")
         return await bridge.run(variable.get)
 
-    assert asyncio.run(main()) == "unset"
+    assert await main() == "unset"
 
 
-def test_as_many_calls_as_there_are_workers_run_at_once_and_one_more_waits():
+async def test_as_many_calls_as_there_are_workers_run_at_once_and_one_more_waits():
     bridge = Bridge(workers=3)
     barrier = threading.Barrier(3)
     running, most, lock = 0, 0, threading.Lock()
@@ -102,12 +102,12 @@ def test_as_many_calls_as_there_are_workers_run_at_once_and_one_more_waits():
     async def main():
         await _bounded(asyncio.gather(*(bridge.run(work) for _ in range(6))))
 
-    asyncio.run(main())
+    await main()
     bridge.close()
     assert most == 3
 
 
-def test_a_call_that_overruns_is_given_up_and_another_thread_takes_its_place():
+async def test_a_call_that_overruns_is_given_up_and_another_thread_takes_its_place():
     bridge = Bridge(workers=1)
     release = threading.Event()
 
@@ -116,12 +116,12 @@ def test_a_call_that_overruns_is_given_up_and_another_thread_takes_its_place():
             await bridge.run(release.wait, LIMIT_S, deadline_s=0.05)
         return await _bounded(bridge.run(lambda: "done"))
 
-    assert asyncio.run(main()) == "done"
+    assert await main() == "done"
     release.set()
     bridge.close()
 
 
-def test_threads_that_ended_after_their_deadline_are_not_remembered():
+async def test_threads_that_ended_after_their_deadline_are_not_remembered():
     bridge = Bridge(workers=1)
     threads: list[threading.Thread] = []
 
@@ -137,13 +137,13 @@ def test_threads_that_ended_after_their_deadline_are_not_remembered():
             release.set()
             threads[-1].join(LIMIT_S)
 
-    asyncio.run(main())
+    await main()
     assert list(bridge._pool.left._since) == threads[-1:]
     assert bridge.stalled() == []
     bridge.close()
 
 
-def test_an_error_after_the_deadline_is_logged_once_and_harms_nobody(bridge, caplog):
+async def test_an_error_after_the_deadline_is_logged_once_and_harms_nobody(bridge, caplog):
     release, ended = threading.Event(), threading.Event()
 
     def fail():
@@ -161,11 +161,11 @@ def test_an_error_after_the_deadline_is_logged_once_and_harms_nobody(bridge, cap
                 break
             await asyncio.sleep(0.01)
 
-    asyncio.run(main())
+    await main()
     assert caplog.text.count("failed: KeyError('late')") == 1
 
 
-def test_cancelling_the_waiting_side_frees_its_slot():
+async def test_cancelling_the_waiting_side_frees_its_slot():
     bridge = Bridge(workers=1)
     started, release = threading.Event(), threading.Event()
 
@@ -181,22 +181,22 @@ def test_cancelling_the_waiting_side_frees_its_slot():
             await task
         return await _bounded(bridge.run(lambda: "free"))
 
-    assert asyncio.run(main()) == "free"
+    assert await main() == "free"
     release.set()
     bridge.close()
 
 
-def test_threads_are_used_again():
+async def test_threads_are_used_again():
     bridge = Bridge()
 
     async def main():
         return {await bridge.run(threading.get_ident) for _ in range(20)}
 
-    assert len(asyncio.run(main())) == 1
+    assert len(await main()) == 1
     bridge.close()
 
 
-def test_every_worker_may_call_back_into_the_core_at_once(bridge):
+async def test_every_worker_may_call_back_into_the_core_at_once(bridge):
     """What the core then does needs workers, too: the pool must not wait for itself."""
     barrier = threading.Barrier(WORKERS)
 
@@ -210,10 +210,10 @@ def test_every_worker_may_call_back_into_the_core_at_once(bridge):
     async def main():
         return await _bounded(asyncio.gather(*(bridge.run(work) for _ in range(WORKERS))))
 
-    assert asyncio.run(main()) == ["inner"] * WORKERS
+    assert await main() == ["inner"] * WORKERS
 
 
-def test_calls_nest_as_deep_as_there_are_workers():
+async def test_calls_nest_as_deep_as_there_are_workers():
     bridge = Bridge(workers=4)
 
     def work(depth):
@@ -224,13 +224,13 @@ def test_calls_nest_as_deep_as_there_are_workers():
         most = asyncio.Semaphore(0)
         return result, bridge._pool.slots._value if bridge._pool.slots else most
 
-    result, slots = asyncio.run(main())
+    result, slots = await main()
     bridge.close()
     assert result == 0
     assert slots == 4  # every slot that was lent came back
 
 
-def test_a_sync_call_from_inside_an_async_handler_may_await_another_one(bridge):
+async def test_a_sync_call_from_inside_an_async_handler_may_await_another_one(bridge):
     async def inner():
         await asyncio.sleep(0)
         return threading.current_thread().name
@@ -241,12 +241,12 @@ def test_a_sync_call_from_inside_an_async_handler_may_await_another_one(bridge):
     async def main():
         return await _bounded(bridge.run(lambda: bridge.wait_plugin(outer(), deadline_s=LIMIT_S)))
 
-    first, second = asyncio.run(main())
+    first, second = await main()
     assert first == "hermes-plugins"
     assert second == "hermes-nested"
 
 
-def test_an_async_handler_may_ask_the_core_which_calls_an_async_hook(bridge):
+async def test_an_async_handler_may_ask_the_core_which_calls_an_async_hook(bridge):
     async def hook():
         return "hook"
 
@@ -259,10 +259,10 @@ def test_an_async_handler_may_ask_the_core_which_calls_an_async_hook(bridge):
     async def main():
         return await _bounded(bridge.run(lambda: bridge.wait_plugin(handler(), deadline_s=LIMIT_S)))
 
-    assert asyncio.run(main()) == "hook"
+    assert await main() == "hook"
 
 
-def test_a_plugins_loop_that_blocks_blocks_no_core_work(bridge):
+async def test_a_plugins_loop_that_blocks_blocks_no_core_work(bridge):
     release, entered = threading.Event(), threading.Event()
 
     async def blocking():
@@ -277,7 +277,7 @@ def test_a_plugins_loop_that_blocks_blocks_no_core_work(bridge):
         await _bounded(task)
         return value
 
-    assert asyncio.run(main()) == "core goes on"
+    assert await main() == "core goes on"
 
 
 def test_a_coroutine_that_overruns_is_cancelled(bridge):
@@ -321,20 +321,17 @@ def test_a_coroutine_that_exits_does_not_end_the_plugin_loop(bridge):
     assert bridge.wait_plugin(work(), deadline_s=LIMIT_S) == "works"
 
 
-def test_waiting_on_the_core_loop_itself_is_refused(bridge):
+async def test_waiting_on_the_core_loop_itself_is_refused(bridge):
     async def nothing():
         return None
 
-    async def main():
-        await bridge.run(lambda: None)
-        for wait in (bridge.wait_core, bridge.wait_plugin):
-            with pytest.raises(RuntimeError, match="would block the core loop"):
-                wait(nothing())
-
-    asyncio.run(main())
+    await bridge.run(lambda: None)
+    for wait in (bridge.wait_core, bridge.wait_plugin):
+        with pytest.raises(RuntimeError, match="would block the core loop"):
+            wait(nothing())
 
 
-def test_without_a_core_loop_a_coroutine_gets_one_of_its_own(bridge):
+async def test_without_a_core_loop_a_coroutine_gets_one_of_its_own(bridge):
     async def value():
         return 7
 
@@ -342,17 +339,17 @@ def test_without_a_core_loop_a_coroutine_gets_one_of_its_own(bridge):
         return bridge.wait_core(value())
 
     assert bridge.wait_core(value()) == 7
-    assert asyncio.run(other_loop()) == 7
+    assert await other_loop() == 7
 
 
-def test_a_bridge_serves_one_loop_after_another(bridge):
+async def test_a_bridge_serves_one_loop_after_another(bridge):
     async def main(value):
         return await bridge.run(lambda: value)
 
-    assert [asyncio.run(main(n)) for n in range(3)] == [0, 1, 2]
+    assert [await main(n) for n in range(3)] == [0, 1, 2]
 
 
-def test_a_lane_runs_its_calls_one_after_another_in_one_thread(bridge):
+async def test_a_lane_runs_its_calls_one_after_another_in_one_thread(bridge):
     lane = bridge.serial_executor("store")
     order = []
 
@@ -362,12 +359,12 @@ def test_a_lane_runs_its_calls_one_after_another_in_one_thread(bridge):
     async def main():
         await asyncio.gather(*(lane.run(work, n) for n in range(20)))
 
-    asyncio.run(main())
+    await main()
     assert [number for number, _ in order] == list(range(20))
     assert len({ident for _, ident in order}) == 1
 
 
-def test_a_call_in_a_lane_is_finished_even_when_nobody_waits(bridge):
+async def test_a_call_in_a_lane_is_finished_even_when_nobody_waits(bridge):
     lane, release, done = bridge.serial_executor("store"), threading.Event(), threading.Event()
 
     def work():
@@ -383,11 +380,11 @@ def test_a_call_in_a_lane_is_finished_even_when_nobody_waits(bridge):
         release.set()
         await lane.run(lambda: None)
 
-    asyncio.run(main())
+    await main()
     assert done.is_set()
 
 
-def test_closing_ends_the_threads(bridge):
+async def test_closing_ends_the_threads(bridge):
     async def nothing():
         return None
 
@@ -396,7 +393,7 @@ def test_closing_ends_the_threads(bridge):
         await bridge.serial_executor("store").run(lambda: None)
 
     before = set(threading.enumerate())
-    asyncio.run(main())
+    await main()
     fresh = set(threading.enumerate()) - before
     bridge.close()
     for thread in fresh:
@@ -424,17 +421,17 @@ def test_a_plugins_coroutine_awaits_work_of_the_core_loop(bridge):
     assert not bridge.has_core_loop
 
 
-def test_without_a_core_loop_its_work_is_awaited_where_it_is_called(bridge):
+async def test_without_a_core_loop_its_work_is_awaited_where_it_is_called(bridge):
     async def work():
         return asyncio.get_running_loop()
 
     async def main():
         return await bridge.on_core(work()) is asyncio.get_running_loop()
 
-    assert asyncio.run(main())
+    assert await main()
 
 
-def test_cancelling_the_waiting_side_cancels_the_core_s_work(bridge):
+async def test_cancelling_the_waiting_side_cancels_the_core_s_work(bridge):
     ended = threading.Event()
 
     async def core(begun):
@@ -452,14 +449,11 @@ def test_cancelling_the_waiting_side_cancels_the_core_s_work(bridge):
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    async def main():
-        await _bounded(bridge.run(lambda: bridge.wait_plugin(plugin(), deadline_s=LIMIT_S)))
-        assert await bridge.run(ended.wait, LIMIT_S)
-
-    asyncio.run(main())
+    await _bounded(bridge.run(lambda: bridge.wait_plugin(plugin(), deadline_s=LIMIT_S)))
+    assert await bridge.run(ended.wait, LIMIT_S)
 
 
-def test_a_coroutine_that_blocks_the_plugin_loop_does_not_hold_up_another_plugin_s(caplog):
+async def test_a_coroutine_that_blocks_the_plugin_loop_does_not_hold_up_another_plugin_s(caplog):
     bridge, blocked, release = Bridge(), threading.Event(), threading.Event()
 
     async def rude():
@@ -479,6 +473,6 @@ def test_a_coroutine_that_blocks_the_plugin_loop_does_not_hold_up_another_plugin
         release.set()
         return other, await first
 
-    assert asyncio.run(_bounded(main())) == ("hermes-nested", "rude")
+    assert await _bounded(main()) == ("hermes-nested", "rude")
     assert "a plugin blocks the plugin loop" in caplog.text
     bridge.close()

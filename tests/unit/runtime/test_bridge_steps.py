@@ -143,7 +143,7 @@ def test_a_step_longer_than_the_shortest_deadline_keeps_its_own(bridge):
     assert run(bridge, steps(), shortest_s=0.01) == "done"
 
 
-def test_steps_that_hang_take_no_slot_from_others(release):
+async def test_steps_that_hang_take_no_slot_from_others(release):
     bridge = Bridge(workers=1)
 
     def steps():
@@ -155,11 +155,11 @@ def test_steps_that_hang_take_no_slot_from_others(release):
         ends = await asyncio.gather(*(bridge.run_steps(steps(), shortest_s=0.05) for _ in range(2)))
         return ends, await bridge.run(lambda: "free")
 
-    assert asyncio.run(asyncio.wait_for(main(), LIMIT_S)) == (["end", "end"], "free")
+    assert await asyncio.wait_for(main(), LIMIT_S) == (["end", "end"], "free")
     bridge.close()
 
 
-def test_when_nobody_waits_any_more_the_rest_is_walked_all_the_same(release):
+async def test_when_nobody_waits_any_more_the_rest_is_walked_all_the_same(release):
     bridge = Bridge(workers=1)
     entered = threading.Event()
     answers = []
@@ -187,13 +187,13 @@ def test_when_nobody_waits_any_more_the_rest_is_walked_all_the_same(release):
         await end.wait()
         return [await bridge.run(threading.get_ident) for _ in range(3)]
 
-    idents = asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+    idents = await asyncio.wait_for(main(), LIMIT_S)
     assert answers == [OVERRUN, "after"]
     assert len(set(idents)) == 1
     bridge.close()
 
 
-def test_a_cancel_that_meets_the_end_gives_the_thread_back_once():
+async def test_a_cancel_that_meets_the_end_gives_the_thread_back_once():
     bridge = Bridge(workers=2)
 
     async def main():
@@ -213,11 +213,11 @@ def test_a_cancel_that_meets_the_end_gives_the_thread_back_once():
             barrier = threading.Barrier(2)
             await asyncio.gather(*(bridge.run(barrier.wait, LIMIT_S) for _ in range(2)))
 
-    asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+    await asyncio.wait_for(main(), LIMIT_S)
     bridge.close()
 
 
-def test_a_step_on_the_blocked_plugin_loop_may_await_a_coroutine(bridge):
+async def test_a_step_on_the_blocked_plugin_loop_may_await_a_coroutine(bridge):
     async def inner():
         return "inner"
 
@@ -230,10 +230,10 @@ def test_a_step_on_the_blocked_plugin_loop_may_await_a_coroutine(bridge):
     async def main():
         return await bridge.run(lambda: bridge.wait_plugin(handler(), deadline_s=LIMIT_S))
 
-    assert asyncio.run(asyncio.wait_for(main(), LIMIT_S)) == "inner"
+    assert await asyncio.wait_for(main(), LIMIT_S) == "inner"
 
 
-def test_every_worker_may_wait_for_a_step_that_asks_the_core_which_needs_a_worker():
+async def test_every_worker_may_wait_for_a_step_that_asks_the_core_which_needs_a_worker():
     bridge = Bridge(workers=3)
     barrier = threading.Barrier(3)
 
@@ -250,7 +250,7 @@ def test_every_worker_may_wait_for_a_step_that_asks_the_core_which_needs_a_worke
     async def main():
         return await asyncio.gather(*(bridge.run(work) for _ in range(3)))
 
-    assert asyncio.run(asyncio.wait_for(main(), LIMIT_S)) == ["core"] * 3
+    assert await asyncio.wait_for(main(), LIMIT_S) == ["core"] * 3
     bridge.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 from hermes_agent.runtime.loops import LoopThread
 
 
-def test_it_runs_coroutines_for_a_thread_that_has_a_loop_of_its_own() -> None:
+async def test_it_runs_coroutines_for_a_thread_that_has_a_loop_of_its_own() -> None:
     loop = LoopThread("a-loop")
 
     async def where() -> str:
@@ -19,7 +19,7 @@ def test_it_runs_coroutines_for_a_thread_that_has_a_loop_of_its_own() -> None:
     async def caller() -> str:
         return loop.run(where())
 
-    assert asyncio.run(caller()) == loop.run(where()) == "a-loop"
+    assert await caller() == loop.run(where()) == "a-loop"
     loop.close()
 
 

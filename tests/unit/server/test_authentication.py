@@ -36,7 +36,7 @@ async def raw(address: str, request: str) -> str:
 
 
 @pytest.mark.attack("interfaces")
-def test_only_who_bears_the_key_gets_in_also_on_loopback() -> None:
+async def test_only_who_bears_the_key_gets_in_also_on_loopback() -> None:
     wrong = [
         "",
         "Bearer",
@@ -56,7 +56,7 @@ def test_only_who_bears_the_key_gets_in_also_on_loopback() -> None:
             refused += [await get(running.url, Authorization=given) for given in wrong]
             return [r.status_code for r in right], refused
 
-    right, refused = asyncio.run(run())
+    right, refused = await run()
     assert right == [200, 200]
     for response in refused:
         assert (response.status_code, response.json()["error"]["code"]) == (401, "invalid_api_key")
@@ -65,18 +65,18 @@ def test_only_who_bears_the_key_gets_in_also_on_loopback() -> None:
 
 
 @pytest.mark.attack("interfaces")
-def test_a_chat_without_the_key_reaches_no_agent() -> None:
+async def test_a_chat_without_the_key_reaches_no_agent() -> None:
     async def run() -> tuple[int, int]:
         async with serving(echo) as running, httpx.AsyncClient(timeout=LIMIT_S) as http:
             body = {"messages": [{"role": "user", "content": "hi"}]}
             response = await http.post(f"{running.url}/v1/chat/completions", json=body)
             return response.status_code, len(running.agent.opened)
 
-    assert asyncio.run(run()) == (401, 0)
+    assert await run() == (401, 0)
 
 
 @pytest.mark.attack("interfaces")
-def test_health_needs_no_key_and_tells_its_numbers_only_to_who_has_it() -> None:
+async def test_health_needs_no_key_and_tells_its_numbers_only_to_who_has_it() -> None:
     async def run() -> list[httpx.Response]:
         async with serving(echo) as running:
             return [
@@ -87,7 +87,7 @@ def test_health_needs_no_key_and_tells_its_numbers_only_to_who_has_it() -> None:
                 await get(running.url, "/health", "HEAD"),
             ]
 
-    plain, full, wrong, ready, head = asyncio.run(run())
+    plain, full, wrong, ready, head = await run()
     assert plain.json() == {"status": "ok", "version": __version__}
     assert full.json() == {
         "status": "ok",
@@ -130,7 +130,7 @@ HOSTS = {
 
 @pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("path", ["/v1/models", "/health"])
-def test_the_host_must_be_ours(path: str) -> None:
+async def test_the_host_must_be_ours(path: str) -> None:
     async def run() -> dict[str, int]:
         hosts = frozenset({"agent.example.org", "tunnel.example.org:8443"})
         async with serving(echo, allowed_hosts=hosts) as running:
@@ -138,11 +138,11 @@ def test_the_host_must_be_ours(path: str) -> None:
             answers = {host: await raw(running.address, request.format(host)) for host in HOSTS}
             return {host: int(answer.split(" ", 2)[1]) for host, answer in answers.items()}
 
-    assert asyncio.run(run()) == HOSTS
+    assert await run() == HOSTS
 
 
 @pytest.mark.attack("interfaces")
-def test_two_hosts_or_none_are_refused() -> None:
+async def test_two_hosts_or_none_are_refused() -> None:
     async def run() -> list[str]:
         async with serving(echo) as running:
             end = f"Authorization: {BEARER}\r\nConnection: close\r\n\r\n"
@@ -152,7 +152,7 @@ def test_two_hosts_or_none_are_refused() -> None:
                 await raw(running.address, f"GET /v1/models HTTP/1.0\r\nHost: localhost\r\nAuthorization: x\r\n{end}"),
             ]
 
-    assert [answer.split(" ", 2)[1] for answer in asyncio.run(run())] == ["400", "400", "400"]
+    assert [answer.split(" ", 2)[1] for answer in await run()] == ["400", "400", "400"]
 
 
 ORIGINS = {
@@ -177,7 +177,7 @@ ORIGINS = {
 
 @pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("path", ["/v1/models", "/health"])
-def test_pages_of_other_origins_are_refused(path: str) -> None:
+async def test_pages_of_other_origins_are_refused(path: str) -> None:
     allowed = frozenset({"https://chat.example.org", "app://obsidian.md"})
 
     async def run() -> dict[tuple[str, str], httpx.Response]:
@@ -188,14 +188,14 @@ def test_pages_of_other_origins_are_refused(path: str) -> None:
                 for origin, host in ORIGINS
             }
 
-    answers = asyncio.run(run())
+    answers = await run()
     assert {asked: response.status_code for asked, response in answers.items()} == ORIGINS
     for (origin, _), response in answers.items():
         assert response.headers.get("access-control-allow-origin") == (origin if origin in allowed else None)
         assert "*" not in str(response.headers)
 
 
-def test_a_page_of_an_allowed_origin_may_ask_before_it_sends() -> None:
+async def test_a_page_of_an_allowed_origin_may_ask_before_it_sends() -> None:
     async def run() -> tuple[httpx.Response, httpx.Response, httpx.Response]:
         async with serving(echo, allowed_origins=frozenset({"https://chat.example.org"})) as running:
             ask = {
@@ -209,7 +209,7 @@ def test_a_page_of_an_allowed_origin_may_ask_before_it_sends() -> None:
                 await get(running.url, "/v1/models", Origin="https://chat.example.org"),
             )
 
-    allowed, evil, without_key = asyncio.run(run())
+    allowed, evil, without_key = await run()
     assert (allowed.status_code, allowed.content) == (204, b"")
     assert allowed.headers["access-control-allow-origin"] == "https://chat.example.org"
     assert allowed.headers["access-control-allow-headers"] == "authorization, x-stainless-os"
@@ -219,7 +219,7 @@ def test_a_page_of_an_allowed_origin_may_ask_before_it_sends() -> None:
     assert without_key.headers["access-control-allow-origin"] == "https://chat.example.org"  # the page may read why
 
 
-def test_an_unknown_path_and_method_answer_in_json() -> None:
+async def test_an_unknown_path_and_method_answer_in_json() -> None:
     async def run() -> list[httpx.Response]:
         async with serving(echo) as running:
             return [
@@ -228,7 +228,7 @@ def test_an_unknown_path_and_method_answer_in_json() -> None:
                 await get(running.url, "/health/", Authorization=BEARER),
             ]
 
-    unknown, method, slash = asyncio.run(run())
+    unknown, method, slash = await run()
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
     assert (method.status_code, method.json()["error"]["code"], method.headers["allow"]) == (
         405,
@@ -238,19 +238,19 @@ def test_an_unknown_path_and_method_answer_in_json() -> None:
     assert slash.status_code == 404
 
 
-def test_every_answer_is_dated_once_and_does_not_name_the_server() -> None:
+async def test_every_answer_is_dated_once_and_does_not_name_the_server() -> None:
     async def run() -> httpx.Response:
         async with serving(echo) as running:
             return await get(running.url, "/health")
 
-    headers = asyncio.run(run()).headers
+    headers = (await run()).headers
     assert email.utils.parsedate_to_datetime(headers["date"]).tzinfo is not None
     assert "," in headers["date"] and headers.get_list("date") == [headers["date"]]
     assert "server" not in headers
 
 
 @pytest.mark.attack("interfaces")
-def test_a_websocket_gets_no_further() -> None:
+async def test_a_websocket_gets_no_further() -> None:
     async def run() -> str:
         async with serving(echo) as running:
             upgrade = (
@@ -259,7 +259,7 @@ def test_a_websocket_gets_no_further() -> None:
             host = f"Host: {running.address}\r\n"
             return await raw_head(running.address, f"GET /v1/models HTTP/1.1\r\n{host}{upgrade}\r\n")
 
-    assert asyncio.run(run()).split(" ", 2)[1] == "401"
+    assert (await run()).split(" ", 2)[1] == "401"
 
 
 async def raw_head(address: str, request: str) -> str:
@@ -272,12 +272,12 @@ async def raw_head(address: str, request: str) -> str:
 
 
 @pytest.mark.attack("interfaces")
-def test_the_metrics_are_for_who_bears_the_key() -> None:
+async def test_the_metrics_are_for_who_bears_the_key() -> None:
     async def run() -> tuple[httpx.Response, httpx.Response]:
         async with serving(echo) as running:
             return await get(running.url, "/metrics"), await get(running.url, "/metrics", Authorization=BEARER)
 
-    refused, told = asyncio.run(run())
+    refused, told = await run()
     assert refused.status_code == 401
     assert told.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert f'hermes_info{{version="{__version__}"}} 1\n' in told.text

@@ -54,12 +54,12 @@ def data_lines(text: str) -> list[Any]:
     return [line if line == "[DONE]" else json.loads(line) for line in lines]
 
 
-def test_the_official_client_gets_the_answer_the_finish_reason_and_the_usage() -> None:
+async def test_the_official_client_gets_the_answer_the_finish_reason_and_the_usage() -> None:
     async def run() -> Any:
         async with serving(calculates) as running, client(running) as ai:
             return await ai.chat.completions.create(**ASK)
 
-    answer = asyncio.run(run())
+    answer = await run()
     assert answer.choices[0].message.content == "Let me see.\n\nIt is 65536."
     assert answer.choices[0].message.role == "assistant"
     assert answer.choices[0].finish_reason == "stop"
@@ -69,13 +69,13 @@ def test_the_official_client_gets_the_answer_the_finish_reason_and_the_usage() -
     assert answer.usage.prompt_tokens_details.cached_tokens == 4
 
 
-def test_the_official_client_streams_text_and_no_tool_activity() -> None:
+async def test_the_official_client_streams_text_and_no_tool_activity() -> None:
     async def run() -> list[Any]:
         async with serving(calculates) as running, client(running) as ai:
             stream = await ai.chat.completions.create(**ASK, stream=True, stream_options={"include_usage": True})
             return [chunk async for chunk in stream]
 
-    chunks = asyncio.run(run())
+    chunks = await run()
     assert [c.choices[0].delta.content for c in chunks[:-1]] == ["", "Let me see.", "\n\nIt is 65536.", None]
     assert [c.choices[0].delta.role for c in chunks[:-1]] == ["assistant", None, None, None]
     assert [c.choices[0].finish_reason for c in chunks[:-1]] == [None, None, None, "stop"]
@@ -84,7 +84,7 @@ def test_the_official_client_streams_text_and_no_tool_activity() -> None:
     assert len({c.id for c in chunks}) == 1
 
 
-def test_the_synchronous_client_works_both_ways() -> None:
+async def test_the_synchronous_client_works_both_ways() -> None:
     def talk(url: str) -> tuple[str | None, str]:
         with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, timeout=LIMIT_S) as ai:
             whole = ai.chat.completions.create(**ASK).choices[0].message.content
@@ -95,15 +95,15 @@ def test_the_synchronous_client_works_both_ways() -> None:
         async with serving(calculates) as running:
             return await asyncio.to_thread(talk, running.url)
 
-    assert asyncio.run(run()) == ("Let me see.\n\nIt is 65536.",) * 2
+    assert await run() == ("Let me see.\n\nIt is 65536.",) * 2
 
 
-def test_the_bytes_of_a_stream_are_those_of_openai() -> None:
+async def test_the_bytes_of_a_stream_are_those_of_openai() -> None:
     async def run() -> httpx.Response:
         async with serving(says("naïve ", "text")) as running:
             return await post(running, ASK | {"stream": True})
 
-    response = asyncio.run(run())
+    response = await run()
     assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert response.headers["cache-control"] == "no-cache"
     events = data_lines(response.text)
@@ -122,15 +122,15 @@ def test_the_bytes_of_a_stream_are_those_of_openai() -> None:
     ]
 
 
-def test_a_spent_budget_is_the_finish_reason_length() -> None:
+async def test_a_spent_budget_is_the_finish_reason_length() -> None:
     async def run() -> Any:
         async with serving(says("so far", reason="budget")) as running, client(running) as ai:
             return await ai.chat.completions.create(**ASK)
 
-    assert asyncio.run(run()).choices[0].finish_reason == "length"
+    assert (await run()).choices[0].finish_reason == "length"
 
 
-def test_text_that_was_added_to_the_reply_at_its_end_is_streamed_too() -> None:
+async def test_text_that_was_added_to_the_reply_at_its_end_is_streamed_too() -> None:
     async def play(talk: ScriptedTalk, content: Content) -> AsyncIterator[TurnEvent]:
         yield TextDelta("yes")
         yield Notice("not part of the answer")
@@ -140,21 +140,21 @@ def test_text_that_was_added_to_the_reply_at_its_end_is_streamed_too() -> None:
         async with serving(play) as running:
             return data_lines((await post(running, ASK | {"stream": True})).text)
 
-    events = asyncio.run(run())
+    events = await run()
     assert [e["choices"][0]["delta"].get("content") for e in events[:-1]] == ["", "yes", ", signed", None]
 
 
-def test_half_a_surrogate_pair_from_a_model_does_no_harm() -> None:
+async def test_half_a_surrogate_pair_from_a_model_does_no_harm() -> None:
     async def run() -> tuple[httpx.Response, httpx.Response]:
         async with serving(says("\ud83d", "\ude00")) as running:
             return await post(running, ASK), await post(running, ASK | {"stream": True})
 
-    whole, streamed = asyncio.run(run())
+    whole, streamed = await run()
     assert whole.status_code == streamed.status_code == 200
     assert "\\ud83d" in streamed.text
 
 
-def test_without_a_session_the_messages_are_the_history_and_nothing_is_stored() -> None:
+async def test_without_a_session_the_messages_are_the_history_and_nothing_is_stored() -> None:
     body = {
         "model": "scripted-1",
         "messages": [
@@ -176,7 +176,7 @@ def test_without_a_session_the_messages_are_the_history_and_nothing_is_stored() 
         async with serving(echo) as running:
             return running.agent, await post(running, body)
 
-    agent, response = asyncio.run(run())
+    agent, response = await run()
     (opened,) = agent.opened
     assert opened.session_id is None
     assert opened.platform == "api_server"
@@ -193,7 +193,7 @@ def test_without_a_session_the_messages_are_the_history_and_nothing_is_stored() 
     assert agent.closed == [("fresh-1", "session_boundary")]
 
 
-def test_with_a_session_only_the_last_message_is_new() -> None:
+async def test_with_a_session_only_the_last_message_is_new() -> None:
     async def run() -> tuple[ScriptedAgent, list[httpx.Response]]:
         async with serving(echo) as running:
             first = await post(running, ASK, **{"X-Hermes-Session-Id": "my.session:1"})
@@ -203,7 +203,7 @@ def test_with_a_session_only_the_last_message_is_new() -> None:
             )
             return running.agent, [first, second]
 
-    agent, responses = asyncio.run(run())
+    agent, responses = await run()
     assert [(o.session_id, o.history, o.keep) for o in agent.opened] == [("my.session:1", None, True)] * 2
     assert agent.stored == {"my.session:1": ["What is 2 to the 16?", "again"]}
     assert [r.headers["x-hermes-session-id"] for r in responses] == ["my.session:1"] * 2
@@ -211,18 +211,18 @@ def test_with_a_session_only_the_last_message_is_new() -> None:
 
 @pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("given", ["", "../x", "a b", "-x", "é", "a" * 129])
-def test_a_session_id_that_could_do_harm_is_refused(given: str) -> None:
+async def test_a_session_id_that_could_do_harm_is_refused(given: str) -> None:
     async def run() -> httpx.Response:
         async with serving(echo) as running, httpx.AsyncClient() as http:
             headers = [(b"authorization", f"Bearer {KEY}".encode()), (b"x-hermes-session-id", given.encode())]
             return await http.post(f"{running.url}/v1/chat/completions", json=ASK, headers=headers)
 
-    response = asyncio.run(run())
+    response = await run()
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "X-Hermes-Session-Id"
 
 
-def test_images_are_passed_on_as_parts() -> None:
+async def test_images_are_passed_on_as_parts() -> None:
     parts = [
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}},
@@ -237,18 +237,18 @@ def test_images_are_passed_on_as_parts() -> None:
         async with serving(play) as running, client(running) as ai:
             await ai.chat.completions.create(model="hermes-agent", messages=[{"role": "user", "content": parts}])
 
-    asyncio.run(run())
+    await run()
     assert seen == [parts]
 
 
 @pytest.mark.attack("interfaces")
-def test_nobody_can_be_asked_over_http() -> None:
+async def test_nobody_can_be_asked_over_http() -> None:
     async def run() -> Any:
         async with serving(echo) as running:
             await post(running, ASK)
             return await running.agent.opened[0].approver.ask(ApprovalRequest("terminal", "run `ls`", "ls", "terminal"))
 
-    assert isinstance(asyncio.run(run()), Refusal)
+    assert isinstance(await run(), Refusal)
 
 
 CASES: list[tuple[ModelErrorKind, int, str, str | None]] = [
@@ -268,7 +268,7 @@ CASES: list[tuple[ModelErrorKind, int, str, str | None]] = [
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("kind", "status", "code", "should_retry"), CASES)
-def test_a_model_that_fails_before_its_first_word_is_a_status(
+async def test_a_model_that_fails_before_its_first_word_is_a_status(
     kind: ModelErrorKind, status: int, code: str, should_retry: str | None, stream: bool
 ) -> None:
     error = ModelError(
@@ -279,7 +279,7 @@ def test_a_model_that_fails_before_its_first_word_is_a_status(
         async with serving(fails(error)) as running:
             return await post(running, ASK | {"stream": stream})
 
-    response = asyncio.run(run())
+    response = await run()
     assert response.status_code == status
     assert response.json()["error"] == {
         "message": "the model did not answer\ndo this",
@@ -291,18 +291,18 @@ def test_a_model_that_fails_before_its_first_word_is_a_status(
     assert response.headers.get("x-should-retry") == should_retry
 
 
-def test_no_model_at_all_is_an_error_with_its_ways_out() -> None:
+async def test_no_model_at_all_is_an_error_with_its_ways_out() -> None:
     async def run() -> httpx.Response:
         async with serving(
             ScriptedAgent(echo, refuse=UserError("no model can be had", hint="set one", exit_status=2))
         ) as running:
             return await post(running, ASK)
 
-    response = asyncio.run(run())
+    response = await run()
     assert (response.status_code, response.json()["error"]["message"]) == (503, "no model can be had\nset one")
 
 
-def test_a_failure_in_the_middle_of_a_stream_is_raised_by_the_client() -> None:
+async def test_a_failure_in_the_middle_of_a_stream_is_raised_by_the_client() -> None:
     async def run() -> tuple[list[str | None], openai.APIError]:
         texts: list[str | None] = []
         play = fails(ModelError("cut_off", "the stream was cut off"), TextDelta("It is "))
@@ -313,12 +313,12 @@ def test_a_failure_in_the_middle_of_a_stream_is_raised_by_the_client() -> None:
                     texts.append(chunk.choices[0].delta.content)
             return texts, caught.value
 
-    texts, error = asyncio.run(run())
+    texts, error = await run()
     assert texts == ["", "It is "]
     assert (error.message, error.code) == ("the stream was cut off", "model_cut_off")
 
 
-def test_a_request_whose_tools_have_run_is_not_repeated_by_the_client() -> None:
+async def test_a_request_whose_tools_have_run_is_not_repeated_by_the_client() -> None:
     runs: list[str] = []
     failing = fails(ModelError("unreachable", "gone"), ToolStarted("c1", "terminal", {}))
 
@@ -332,22 +332,22 @@ def test_a_request_whose_tools_have_run_is_not_repeated_by_the_client() -> None:
             with pytest.raises(openai.InternalServerError):
                 await ai.chat.completions.create(**ASK)
 
-    asyncio.run(run(play))
+    await run(play)
     assert len(runs) == 1
 
 
-def test_what_nobody_foresaw_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_nobody_foresaw_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> httpx.Response:
         async with serving(fails(RuntimeError("secret detail"))) as running:
             return await post(running, ASK)
 
-    response = asyncio.run(run())
+    response = await run()
     assert response.status_code == 500
     assert "secret detail" not in response.text
     assert "secret detail" in caplog.text
 
 
-def test_silence_is_filled_with_comments_that_the_client_skips() -> None:
+async def test_silence_is_filled_with_comments_that_the_client_skips() -> None:
     async def run() -> tuple[str, list[Any]]:
         gate = Gate()
         async with serving(gate.play, keepalive_s=0.01) as running, httpx.AsyncClient(timeout=LIMIT_S) as http:
@@ -362,13 +362,13 @@ def test_silence_is_filled_with_comments_that_the_client_skips() -> None:
                 stream = await ai.chat.completions.create(**ASK, stream=True)
                 return text, [c.choices[0].delta.content async for c in stream]
 
-    text, contents = asyncio.run(run())
+    text, contents = await run()
     assert data_lines(text)[0]["choices"][0]["delta"]["role"] == "assistant"
     assert text.endswith("data: [DONE]\n\n")
     assert contents == ["", "What is 2 to the 16?", None]
 
 
-def test_a_tool_that_works_begins_the_stream() -> None:
+async def test_a_tool_that_works_begins_the_stream() -> None:
     async def run() -> str:
         gate = Gate(first=[ToolStarted("c1", "terminal", {"command": "sleep"})])
         async with serving(gate.play, keepalive_s=60.0) as running, httpx.AsyncClient(timeout=LIMIT_S) as http:
@@ -378,12 +378,12 @@ def test_a_tool_that_works_begins_the_stream() -> None:
                 gate.go.set()
                 return first
 
-    first = asyncio.run(run())
+    first = await run()
     assert data_lines(first)[0]["choices"][0]["delta"] == {"role": "assistant", "content": "", "refusal": None}
     assert "sleep" not in first
 
 
-def test_the_models_are_listed_and_found_by_name() -> None:
+async def test_the_models_are_listed_and_found_by_name() -> None:
     async def run() -> tuple[list[str], str, httpx.Response]:
         async with serving(echo) as running, client(running) as ai:
             names = [model.id for model in (await ai.models.list()).data]
@@ -391,20 +391,20 @@ def test_the_models_are_listed_and_found_by_name() -> None:
             async with httpx.AsyncClient(headers=running.headers) as http:
                 return names, one.id, await http.get(f"{running.url}/v1/models/nope")
 
-    names, one, missing = asyncio.run(run())
+    names, one, missing = await run()
     assert names == ["scripted-1", "hermes-agent"]
     assert one == "scripted-1"
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
 
 
-def test_another_model_is_not_found() -> None:
+async def test_another_model_is_not_found() -> None:
     async def run() -> openai.NotFoundError:
         async with serving(echo) as running, client(running) as ai:
             with pytest.raises(openai.NotFoundError) as caught:
                 await ai.chat.completions.create(**ASK | {"model": "gpt-9"})
             return caught.value
 
-    error = asyncio.run(run())
+    error = await run()
     assert (error.code, error.param) == ("model_not_found", "model")
     assert "scripted-1, hermes-agent" in error.message
 
@@ -418,11 +418,11 @@ def test_another_model_is_not_found() -> None:
         ("modalities", ["text", "audio"]),
     ],
 )
-def test_what_the_agent_cannot_give_is_refused(param: str, value: Any) -> None:
+async def test_what_the_agent_cannot_give_is_refused(param: str, value: Any) -> None:
     async def run() -> httpx.Response:
         async with serving(echo) as running:
             return await post(running, ASK | {param: value})
 
-    response = asyncio.run(run())
+    response = await run()
     error = response.json()["error"]
     assert (response.status_code, error["code"], error["param"]) == (400, "unsupported_parameter", param)

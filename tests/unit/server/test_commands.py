@@ -89,7 +89,7 @@ def said(response: httpx.Response) -> str:
     return str(response.json()["choices"][0]["message"]["content"])
 
 
-def test_a_command_is_answered_beside_the_turn_of_its_session(tmp_path: Path) -> None:
+async def test_a_command_is_answered_beside_the_turn_of_its_session(tmp_path: Path) -> None:
     world, gate = World(tmp_path), Gate()
 
     async def run() -> None:
@@ -103,11 +103,11 @@ def test_a_command_is_answered_beside_the_turn_of_its_session(tmp_path: Path) ->
             gate.go.set()
             assert said(await turn) == "work"
 
-    asyncio.run(run())
+    await run()
     assert world.asked == [("the house", "s1", "api_server")]
 
 
-def test_observers_are_told_of_a_command_before_it_runs_and_of_nothing_else(tmp_path: Path) -> None:
+async def test_observers_are_told_of_a_command_before_it_runs_and_of_nothing_else(tmp_path: Path) -> None:
     world, told = World(tmp_path), []
 
     def observe(**keywords: Any) -> None:
@@ -122,7 +122,7 @@ def test_observers_are_told_of_a_command_before_it_runs_and_of_nothing_else(tmp_
             for line in ("/scan_it  the house", "/tea two cups", "/nothing here", "hello"):
                 await post(running, line)
 
-    asyncio.run(run())
+    await run()
     ((keywords, session, asked_before),) = told
     assert (session, asked_before, world.asked) == ("s1", [], [("the house", "s1", "api_server")])
     schema = keywords.pop("telemetry_schema_version")
@@ -141,7 +141,7 @@ def test_observers_are_told_of_a_command_before_it_runs_and_of_nothing_else(tmp_
     )
 
 
-def test_an_observer_that_fails_keeps_no_command_from_running(tmp_path: Path) -> None:
+async def test_an_observer_that_fails_keeps_no_command_from_running(tmp_path: Path) -> None:
     world = World(tmp_path)
 
     def broken(**keywords: Any) -> None:
@@ -153,10 +153,10 @@ def test_an_observer_that_fails_keeps_no_command_from_running(tmp_path: Path) ->
         async with world.serving(echo) as running:
             return said(await post(running, "/scan-it x"))
 
-    assert asyncio.run(run()) == "scanned x"
+    assert await run() == "scanned x"
 
 
-def test_what_a_command_says_waits_for_the_session_s_turn(tmp_path: Path) -> None:
+async def test_what_a_command_says_waits_for_the_session_s_turn(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.commands.register(SlashCommand("ring", lambda raw_args: world.inboxes.push("the bell", "s1")), owner="p")
 
@@ -164,24 +164,24 @@ def test_what_a_command_says_waits_for_the_session_s_turn(tmp_path: Path) -> Non
         async with world.serving(echo) as running:
             assert said(await post(running, "/ring")) == "taken"
 
-    asyncio.run(run())
+    await run()
     assert world.inboxes.take("s1") == ["the bell"]
 
 
-def test_a_command_s_answer_is_streamed_as_any_other(tmp_path: Path) -> None:
+async def test_a_command_s_answer_is_streamed_as_any_other(tmp_path: Path) -> None:
     world = World(tmp_path)
 
     async def run() -> str:
         async with world.serving(echo) as running:
             return (await post(running, [{"type": "text", "text": "/scan-it x"}], stream=True)).text
 
-    lines = [line.removeprefix("data: ") for line in asyncio.run(run()).split("\n\n") if line]
+    lines = [line.removeprefix("data: ") for line in (await run()).split("\n\n") if line]
     assert lines[-1] == "[DONE]"
     pieces = [json.loads(line)["choices"][0]["delta"].get("content") or "" for line in lines[:-1]]
     assert "".join(pieces) == "scanned x"
 
 
-def test_a_failure_is_told_and_falls_through_to_nothing(tmp_path: Path) -> None:
+async def test_a_failure_is_told_and_falls_through_to_nothing(tmp_path: Path) -> None:
     world = World(tmp_path)
 
     async def broken(raw_args: str) -> None:
@@ -193,10 +193,10 @@ def test_a_failure_is_told_and_falls_through_to_nothing(tmp_path: Path) -> None:
         async with world.serving(echo) as running:
             return said(await post(running, "/tea"))
 
-    assert asyncio.run(run()) == "Plugin command error: no luck"
+    assert await run() == "Plugin command error: no luck"
 
 
-def test_a_skill_becomes_the_message_of_a_turn(tmp_path: Path) -> None:
+async def test_a_skill_becomes_the_message_of_a_turn(tmp_path: Path) -> None:
     world = World(tmp_path)
     agent = ScriptedAgent(echo)
 
@@ -204,13 +204,13 @@ def test_a_skill_becomes_the_message_of_a_turn(tmp_path: Path) -> None:
         async with world.serving(agent) as running:
             await post(running, "/tea two cups")
 
-    asyncio.run(run())
+    await run()
     (message,) = agent.stored["s1"]
     assert "Warm the pot." in message
     assert message.endswith("\ntwo cups")
 
 
-def test_what_is_no_command_or_has_no_session_goes_to_the_model_as_it_is(tmp_path: Path) -> None:
+async def test_what_is_no_command_or_has_no_session_goes_to_the_model_as_it_is(tmp_path: Path) -> None:
     world = World(tmp_path)
 
     async def run() -> list[str]:
@@ -222,11 +222,11 @@ def test_what_is_no_command_or_has_no_session_goes_to_the_model_as_it_is(tmp_pat
                 said(await post(running, "/scan-it x", session=None)),
             ]
 
-    assert asyncio.run(run()) == ["/nothing here", "/etc/hosts", "/sca", "/scan-it x"]
+    assert await run() == ["/nothing here", "/etc/hosts", "/sca", "/scan-it x"]
     assert world.asked == []
 
 
-def test_a_caller_that_leaves_lets_the_tools_of_its_command_stop(tmp_path: Path) -> None:
+async def test_a_caller_that_leaves_lets_the_tools_of_its_command_stop(tmp_path: Path) -> None:
     world = World(tmp_path)
     begun, stopped = threading.Event(), threading.Event()
 
@@ -239,21 +239,18 @@ def test_a_caller_that_leaves_lets_the_tools_of_its_command_stop(tmp_path: Path)
 
     world.commands.register(SlashCommand("wait", wait), owner="p")
 
-    async def run() -> None:
-        async with world.serving(echo) as running:
-            task = asyncio.create_task(post(running, "/wait"))
-            assert await asyncio.to_thread(begun.wait, LIMIT_S)
-            task.cancel()
-            assert await asyncio.to_thread(stopped.wait, LIMIT_S)
-
-    asyncio.run(run())
+    async with world.serving(echo) as running:
+        task = asyncio.create_task(post(running, "/wait"))
+        assert await asyncio.to_thread(begun.wait, LIMIT_S)
+        task.cancel()
+        assert await asyncio.to_thread(stopped.wait, LIMIT_S)
 
 
-def test_a_quick_command_of_the_config_runs_over_http(tmp_path: Path) -> None:
+async def test_a_quick_command_of_the_config_runs_over_http(tmp_path: Path) -> None:
     world = World(tmp_path)
 
     async def run() -> list[str]:
         async with world.serving(echo) as running:
             return [said(await post(running, line)) for line in ("/disk '/ $(id)'", "/again x")]
 
-    assert asyncio.run(run()) == ["42% of / $(id)", "scanned x"]
+    assert await run() == ["42% of / $(id)", "scanned x"]

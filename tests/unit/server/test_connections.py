@@ -67,7 +67,7 @@ BODY = b"POST /webhooks/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r
     [(b"", FEW), (HALF, MANY), (HEALTH, FEW), (BODY, FEW)],
     ids=["silent", "half a head", "answered", "half a body"],
 )
-def test_clients_are_served_while_one_peer_holds_many_connections(said, count, descriptors, caplog) -> None:
+async def test_clients_are_served_while_one_peer_holds_many_connections(said, count, descriptors, caplog) -> None:
     config = {"webhooks": {"push": {"secret": "the secret of this test"}}}
     webhooks = WebhookEndpoint(read_routes(config, {}), None)  # type: ignore[arg-type]
 
@@ -87,7 +87,7 @@ def test_clients_are_served_while_one_peer_holds_many_connections(said, count, d
             assert list(client) == before  # who has the key keeps its connection
             return statuses, open_files
 
-    statuses, open_files = asyncio.run(run())
+    statuses, open_files = await run()
     assert set(statuses) == {200}
     assert open_files < count + 160  # the clients' ends, and few of the server's
     lines = [one.getMessage() for one in caplog.records if "too many connections" in one.getMessage()]
@@ -96,7 +96,7 @@ def test_clients_are_served_while_one_peer_holds_many_connections(said, count, d
 
 
 @pytest.mark.attack("interfaces")
-def test_when_everybody_has_the_key_and_is_worked_for_one_more_gets_503_and_has_a_place_afterwards() -> None:
+async def test_when_everybody_has_the_key_and_is_worked_for_one_more_gets_503_and_has_a_place_afterwards() -> None:
     gate = Gate()
 
     async def run() -> tuple[httpx.Response, list[int], int]:
@@ -113,13 +113,13 @@ def test_when_everybody_has_the_key_and_is_worked_for_one_more_gets_503_and_has_
                 gate.go.set()
             return refused, [one.result() for one in busy], (await other.get(running.url + "/health")).status_code
 
-    refused, served, after = asyncio.run(run())
+    refused, served, after = await run()
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
     assert refused.headers["retry-after"] == "1" and refused.headers["connection"] == "close"
     assert (served, after) == ([200, 200], 200)
 
 
-def test_who_has_begun_to_ask_and_gives_way_is_told() -> None:
+async def test_who_has_begun_to_ask_and_gives_way_is_told() -> None:
     async def run() -> bytes:
         async with serving(echo, max_connections=1) as running:
             host, port = running.address.split(":")
@@ -132,7 +132,7 @@ def test_who_has_begun_to_ask_and_gives_way_is_told() -> None:
             writer.close()
             return answer
 
-    assert asyncio.run(run()).startswith(b"HTTP/1.1 503 ")
+    assert (await run()).startswith(b"HTTP/1.1 503 ")
 
 
 @pytest.mark.parametrize(
@@ -203,22 +203,22 @@ async def answers(said: bytes, *, piecemeal: bool = False) -> bytes:
 
 @pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("said", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
-def test_a_head_that_can_be_read_in_two_ways_is_refused_and_nothing_behind_it_is_read(said: bytes) -> None:
-    answer = asyncio.run(answers(said + SMUGGLED))
+async def test_a_head_that_can_be_read_in_two_ways_is_refused_and_nothing_behind_it_is_read(said: bytes) -> None:
+    answer = await answers(said + SMUGGLED)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
 @pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("body", AMBIGUOUS_BODIES.values(), ids=AMBIGUOUS_BODIES.keys())
-def test_chunks_that_can_be_read_in_two_ways_end_the_connection(body: bytes) -> None:
-    answer = asyncio.run(answers(POST + b"Transfer-Encoding: chunked\r\n\r\n" + body + SMUGGLED))
+async def test_chunks_that_can_be_read_in_two_ways_end_the_connection(body: bytes) -> None:
+    answer = await answers(POST + b"Transfer-Encoding: chunked\r\n\r\n" + body + SMUGGLED)
     assert b'"scripted-1"' not in answer  # the list of models
     assert answer.count(b"HTTP/1.1 ") <= 1 and b"200 OK" not in answer
 
 
 @pytest.mark.parametrize("piecemeal", [False, True])
-def test_requests_one_after_the_other_with_length_or_chunks_are_served(piecemeal: bool) -> None:
+async def test_requests_one_after_the_other_with_length_or_chunks_are_served(piecemeal: bool) -> None:
     body = b'{"messages": [{"role": "user", "content": "a\\nb"}]}'
     said = (
         POST
@@ -229,7 +229,7 @@ def test_requests_one_after_the_other_with_length_or_chunks_are_served(piecemeal
         + b'5;a="b"\r\n%b\r\n%x\r\n%b\r\n0\r\nA: b\r\n\r\n' % (body[:5], len(body) - 5, body[5:])
         + SMUGGLED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
     )
-    answer = asyncio.run(answers(said, piecemeal=piecemeal))
+    answer = await answers(said, piecemeal=piecemeal)
     assert answer.count(b"HTTP/1.1 200 OK") == 3
     assert b'"scripted-1"' in answer
 

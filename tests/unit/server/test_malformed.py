@@ -109,7 +109,7 @@ def test_what_is_not_json_is_refused(body: bytes) -> None:
 
 
 @pytest.mark.attack("interfaces")
-def test_a_body_over_the_limit_is_refused_declared_or_not() -> None:
+async def test_a_body_over_the_limit_is_refused_declared_or_not() -> None:
     async def pieces() -> Any:
         for _ in range(64):
             yield b"x" * 1024
@@ -124,14 +124,14 @@ def test_a_body_over_the_limit_is_refused_declared_or_not() -> None:
                 await http.post(url, content=fits, headers=headers),
             ]
 
-    declared, chunked, fits = asyncio.run(run())
+    declared, chunked, fits = await run()
     for response in (declared, chunked):
         assert (response.status_code, response.json()["error"]["code"]) == (413, "request_too_large")
     assert fits.status_code == 200
 
 
 @pytest.mark.attack("interfaces")
-def test_a_body_that_does_not_come_is_not_waited_for_longer_than_set() -> None:
+async def test_a_body_that_does_not_come_is_not_waited_for_longer_than_set() -> None:
     async def run() -> bytes:
         async with serving(echo, body_timeout_s=0.05) as running:
             host, port = running.address.split(":")
@@ -144,11 +144,11 @@ def test_a_body_that_does_not_come_is_not_waited_for_longer_than_set() -> None:
             writer.close()
             return answer
 
-    assert asyncio.run(run()).startswith(b"HTTP/1.1 408 ")
+    assert (await run()).startswith(b"HTTP/1.1 408 ")
 
 
 @pytest.mark.attack("interfaces")
-def test_a_connection_that_never_asks_is_closed_and_one_that_asks_slowly_but_wholly_is_served() -> None:
+async def test_a_connection_that_never_asks_is_closed_and_one_that_asks_slowly_but_wholly_is_served() -> None:
     async def run() -> tuple[list[bytes], bytes]:
         async with serving(echo, head_timeout_s=0.5) as running:
             host, port = running.address.split(":")
@@ -169,7 +169,7 @@ def test_a_connection_that_never_asks_is_closed_and_one_that_asks_slowly_but_who
             writer.close()
             return silent, served
 
-    (nothing, part, second_part), served = asyncio.run(run())
+    (nothing, part, second_part), served = await run()
     assert (nothing, part) == (b"", b"")
     assert second_part.count(b"HTTP/1.1 200 OK") == 1
     assert served == b"HTTP/1.1 200 OK\r\n"
@@ -191,7 +191,7 @@ def test_a_connection_that_never_asks_is_closed_and_one_that_asks_slowly_but_who
     ],
     ids=lambda value: repr(value[:50]),
 )
-def test_what_is_not_http_does_no_harm(request_bytes: bytes) -> None:
+async def test_what_is_not_http_does_no_harm(request_bytes: bytes) -> None:
     async def run() -> tuple[bytes, int]:
         async with serving(echo) as running:
             host, port = running.address.split(":")
@@ -202,7 +202,7 @@ def test_what_is_not_http_does_no_harm(request_bytes: bytes) -> None:
             async with httpx.AsyncClient(timeout=LIMIT_S) as http:
                 return answer, (await http.get(f"{running.url}/health")).status_code
 
-    answer, after = asyncio.run(run())
+    answer, after = await run()
     assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 401 "))
     assert after == 200
 

@@ -285,7 +285,7 @@ def test_a_turn_that_a_limit_ends_is_not_whole(tmp_path: Path, config: dict[str,
     assert answer.choices[0].finish_reason == "length"
 
 
-def test_the_operators_smaller_limit_and_a_fallbacks_hold_beside_the_callers(tmp_path: Path) -> None:
+async def test_the_operators_smaller_limit_and_a_fallbacks_hold_beside_the_callers(tmp_path: Path) -> None:
     async def ask(client: Client) -> None:
         await client.chat.completions.create(**ASK, max_tokens=77)
         await client.chat.completions.create(**ASK, max_tokens=20)
@@ -298,7 +298,7 @@ def test_the_operators_smaller_limit_and_a_fallbacks_hold_beside_the_callers(tmp
             await ask(client)
 
     with WireModel(Reply("no such account", status=402)) as first, WireModel() as second:
-        asyncio.run(main(first, second))
+        await main(first, second)
         assert [body["max_tokens"] for body in first.bodies] == [50]
         assert [(body["model"], body["max_tokens"]) for body in second.bodies] == [("m-2", 77), ("m-2", 20)]
 

@@ -59,7 +59,7 @@ def test_what_is_not_to_be_stored_is_not_and_cannot_be_gone_on_with() -> None:
     assert (refused.status_code, refused.json()["error"]["code"]) == (404, "previous_response_not_found")
 
 
-def test_a_stream_is_read_by_openai_s_client() -> None:
+async def test_a_stream_is_read_by_openai_s_client() -> None:
     openai = pytest.importorskip("openai")
 
     async def run() -> tuple[list[Any], Any]:
@@ -69,7 +69,7 @@ def test_a_stream_is_read_by_openai_s_client() -> None:
                 events = [event async for event in stream]
                 return events, await stream.get_final_response()
 
-    events, final = asyncio.run(run())
+    events, final = await run()
     numbers = [event.sequence_number for event in events if hasattr(event, "sequence_number")]
     assert numbers == list(range(len(numbers)))
     assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == final.output_text

@@ -155,7 +155,7 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
         assert address_of(one) == f"[::1]:{one.getsockname()[1]}"
 
 
-def test_connections_do_not_hold_small_answers_back() -> None:
+async def test_connections_do_not_hold_small_answers_back() -> None:
     async def run() -> int:
         nodelay: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -170,7 +170,7 @@ def test_connections_do_not_hold_small_answers_back() -> None:
             writer.close()
             return await asyncio.wait_for(nodelay, 5.0)
 
-    assert asyncio.run(run()) == 1
+    assert await run() == 1
 
 
 def test_every_address_is_not_loopback() -> None:

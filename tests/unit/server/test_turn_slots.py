@@ -38,7 +38,7 @@ def said(response: httpx.Response) -> str:
     return text
 
 
-def test_requests_for_one_session_run_one_after_another_in_their_order() -> None:
+async def test_requests_for_one_session_run_one_after_another_in_their_order() -> None:
     async def run() -> tuple[list[str], int, list[str]]:
         gate = Gate()
         async with serving(gate.play) as running, asyncio.TaskGroup() as group:
@@ -51,10 +51,10 @@ def test_requests_for_one_session_run_one_after_another_in_their_order() -> None
             return answers, gate.most, running.agent.stored["one"]
 
     questions = ["q0", "q1", "q2", "q3"]
-    assert asyncio.run(run()) == (questions, 1, questions)
+    assert await run() == (questions, 1, questions)
 
 
-def test_different_sessions_and_requests_without_one_run_side_by_side() -> None:
+async def test_different_sessions_and_requests_without_one_run_side_by_side() -> None:
     async def run() -> int:
         gate = Gate()
         async with serving(gate.play) as running, asyncio.TaskGroup() as group:
@@ -65,10 +65,10 @@ def test_different_sessions_and_requests_without_one_run_side_by_side() -> None:
             gate.go.set()
         return gate.most
 
-    assert asyncio.run(run()) == 4
+    assert await run() == 4
 
 
-def test_no_more_turns_run_at_once_than_set_and_too_many_waiting_are_told_to_come_back() -> None:
+async def test_no_more_turns_run_at_once_than_set_and_too_many_waiting_are_told_to_come_back() -> None:
     async def run() -> tuple[httpx.Response, list[int], int]:
         gate = Gate()
         async with (
@@ -81,13 +81,13 @@ def test_no_more_turns_run_at_once_than_set_and_too_many_waiting_are_told_to_com
             gate.go.set()
             return refused, [(await task).status_code for task in tasks], gate.most
 
-    refused, statuses, most = asyncio.run(run())
+    refused, statuses, most = await run()
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
     assert int(refused.headers["retry-after"]) > 0
     assert (statuses, most) == ([200] * 4, 2)
 
 
-def test_too_many_waiting_for_one_session_are_refused_and_others_are_not() -> None:
+async def test_too_many_waiting_for_one_session_are_refused_and_others_are_not() -> None:
     async def run() -> tuple[httpx.Response, int]:
         gate = Gate()
         async with serving(gate.play, max_queued_per_session=1) as running, asyncio.TaskGroup() as group:
@@ -100,14 +100,14 @@ def test_too_many_waiting_for_one_session_are_refused_and_others_are_not() -> No
             gate.go.set()
             return refused, (await other).status_code
 
-    refused, other = asyncio.run(run())
+    refused, other = await run()
     assert (refused.status_code, refused.json()["error"]["code"]) == (429, "session_busy")
     assert "retry-after" in refused.headers
     assert other == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_caller_that_goes_away_interrupts_its_turn(stream: bool) -> None:
+async def test_a_caller_that_goes_away_interrupts_its_turn(stream: bool) -> None:
     async def run() -> tuple[int, list[tuple[str, str]]]:
         gate = Gate(first=[TextDelta("I am "), ToolStarted("c1", "terminal", {})])
         async with serving(gate.play) as running:
@@ -118,10 +118,10 @@ def test_a_caller_that_goes_away_interrupts_its_turn(stream: bool) -> None:
             await until(lambda: not running.turns.running)
             return running.turns.waiting, running.agent.closed
 
-    assert asyncio.run(run()) == (0, [("one", "session_boundary")])
+    assert await run() == (0, [("one", "session_boundary")])
 
 
-def test_a_caller_that_goes_away_while_it_waits_leaves_the_queue_and_no_turn_runs_for_it() -> None:
+async def test_a_caller_that_goes_away_while_it_waits_leaves_the_queue_and_no_turn_runs_for_it() -> None:
     async def run() -> list[str]:
         gate = Gate()
         async with serving(gate.play) as running, asyncio.TaskGroup() as group:
@@ -137,10 +137,10 @@ def test_a_caller_that_goes_away_while_it_waits_leaves_the_queue_and_no_turn_run
             await last
             return running.agent.stored["one"]
 
-    assert asyncio.run(run()) == ["first", "last"]
+    assert await run() == ["first", "last"]
 
 
-def test_a_turn_that_cannot_be_interrupted_is_cancelled() -> None:
+async def test_a_turn_that_cannot_be_interrupted_is_cancelled() -> None:
     begun, cancelled = asyncio.Event(), asyncio.Event()
 
     async def deaf(talk: ScriptedTalk, content: Any) -> Any:
@@ -161,10 +161,10 @@ def test_a_turn_that_cannot_be_interrupted_is_cancelled() -> None:
             await until(lambda: not running.turns.running)
             return len(running.agent.closed)
 
-    assert asyncio.run(run()) == 1
+    assert await run() == 1
 
 
-def test_at_the_end_running_turns_finish_and_new_ones_are_refused() -> None:
+async def test_at_the_end_running_turns_finish_and_new_ones_are_refused() -> None:
     async def run() -> tuple[list[httpx.Response], bool]:
         gate = Gate()
         async with serving(gate.play, drain_timeout_s=60.0) as running, asyncio.TaskGroup() as group:
@@ -182,7 +182,7 @@ def test_at_the_end_running_turns_finish_and_new_ones_are_refused() -> None:
             await asyncio.wait_for(running.ended.wait(), LIMIT_S)
             return [await first, await waiting, refused, health, ready], early
 
-    (first, waiting, refused, health, ready), early = asyncio.run(run())
+    (first, waiting, refused, health, ready), early = await run()
     assert not early
     assert said(first) == "first"
     assert (waiting.status_code, refused.status_code) == (503, 503)
@@ -192,7 +192,7 @@ def test_at_the_end_running_turns_finish_and_new_ones_are_refused() -> None:
 
 
 @pytest.mark.parametrize("hurry", [False, True])
-def test_a_turn_that_does_not_finish_in_time_is_interrupted_and_its_caller_is_told(hurry: bool) -> None:
+async def test_a_turn_that_does_not_finish_in_time_is_interrupted_and_its_caller_is_told(hurry: bool) -> None:
     async def run() -> tuple[httpx.Response, str, bool]:
         gate = Gate(first=[ToolStarted("c1", "terminal", {})])
         async with (
@@ -208,7 +208,7 @@ def test_a_turn_that_does_not_finish_in_time_is_interrupted_and_its_caller_is_to
             await asyncio.wait_for(running.ended.wait(), LIMIT_S)
             return await whole, (await stream).text, gate.interrupted.is_set()
 
-    whole, stream, interrupted = asyncio.run(run())
+    whole, stream, interrupted = await run()
     assert interrupted
     assert (whole.status_code, whole.json()["error"]["code"]) == (503, "interrupted")
     assert whole.headers["x-should-retry"] == "false"  # a tool had run
@@ -216,7 +216,7 @@ def test_a_turn_that_does_not_finish_in_time_is_interrupted_and_its_caller_is_to
     assert "[DONE]" not in stream
 
 
-def test_a_stop_without_turns_is_quick_and_closes_idle_connections() -> None:
+async def test_a_stop_without_turns_is_quick_and_closes_idle_connections() -> None:
     async def run() -> tuple[bytes, bool]:
         async with serving(Gate().play, drain_timeout_s=60.0) as running:
             host, port = running.address.split(":")
@@ -231,10 +231,12 @@ def test_a_stop_without_turns_is_quick_and_closes_idle_connections() -> None:
             writer.close()
             return rest, running.ended.is_set()
 
-    assert asyncio.run(run()) == (b"", True)
+    assert await run() == (b"", True)
 
 
-def test_an_agent_that_cannot_close_a_session_is_logged_and_the_answer_stands(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_agent_that_cannot_close_a_session_is_logged_and_the_answer_stands(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Unclosable(ScriptedAgent):
         async def open(self, *args: Any, **kwargs: Any) -> ScriptedTalk:
             talk = await super().open(*args, **kwargs)
@@ -251,5 +253,5 @@ def test_an_agent_that_cannot_close_a_session_is_logged_and_the_answer_stands(ca
         async with serving(Unclosable(gate.play)) as running:
             return await ask(running, "q")
 
-    assert said(asyncio.run(run())) == "q"
+    assert said(await run()) == "q"
     assert "disk full" in caplog.text

@@ -114,20 +114,17 @@ def test_the_socket_is_in_the_runtime_directory_and_apart_for_each_home(tmp_path
     assert socket_path(one, {}) == one / "run" / "control.sock"
 
 
-def test_a_path_of_any_length_is_fine_and_what_a_killed_daemon_left_is_replaced(tmp_path):
+async def test_a_path_of_any_length_is_fine_and_what_a_killed_daemon_left_is_replaced(tmp_path):
     home = tmp_path / ("x" * 100)
     (home / "run").mkdir(parents=True)
     (home / "run" / "control.sock").write_text("left")
 
-    async def run():
-        write_state(home, describe_self("file", {}))
-        control = ControlSocket(home, {}, {"hello": hello})
-        await control.start()
-        with pytest.raises(UserError, match="cannot control it"):  # this process is the daemon's own
-            await asyncio.to_thread(request, home, {"op": "hello"})
-        await control.drain(0)
-
-    asyncio.run(run())
+    write_state(home, describe_self("file", {}))
+    control = ControlSocket(home, {}, {"hello": hello})
+    await control.start()
+    with pytest.raises(UserError, match="cannot control it"):  # this process is the daemon's own
+        await asyncio.to_thread(request, home, {"op": "hello"})
+    await control.drain(0)
 
 
 def test_without_a_daemon_or_a_socket_the_reason_is_told(tmp_path):
@@ -140,7 +137,7 @@ def test_without_a_daemon_or_a_socket_the_reason_is_told(tmp_path):
         request(tmp_path, {"op": "hello"})
 
 
-def test_a_long_answer_comes_whole(tmp_path):
+async def test_a_long_answer_comes_whole(tmp_path):
     path, said = tmp_path / "control.sock", "x" * 3_000_000
 
     async def answer(reader, writer):
@@ -153,10 +150,10 @@ def test_a_long_answer_comes_whole(tmp_path):
         async with await asyncio.start_unix_server(answer, path):
             return await asyncio.to_thread(request_at, path, {"op": "session"}, timeout_s=60)
 
-    assert asyncio.run(run())["said"] == said
+    assert (await run())["said"] == said
 
 
-def test_a_socket_that_cannot_be_made_costs_the_daemon_nothing_but_the_socket(tmp_path, caplog):
+async def test_a_socket_that_cannot_be_made_costs_the_daemon_nothing_but_the_socket(tmp_path, caplog):
     (tmp_path / "run").write_text("in the way")
 
     async def run():
@@ -164,7 +161,7 @@ def test_a_socket_that_cannot_be_made_costs_the_daemon_nothing_but_the_socket(tm
         await control.start()
         await control.drain(0)
 
-    asyncio.run(run())
+    await run()
     assert "no control socket at" in caplog.text
 
 
@@ -195,7 +192,7 @@ sys.stdin.read()
 
 @pytest.mark.attack("interfaces")
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
-def test_who_holds_connections_without_end_is_bounded_and_does_not_keep_root_out(request, caplog):
+async def test_who_holds_connections_without_end_is_bounded_and_does_not_keep_root_out(request, caplog):
     # Not in pytest's own directory: each run beside this one closes that to other users.
     made = tempfile.TemporaryDirectory(prefix="hermes-control-")
     request.addfinalizer(made.cleanup)
@@ -230,7 +227,7 @@ def test_who_holds_connections_without_end_is_bounded_and_does_not_keep_root_out
         await control.drain(0)
         return open_now, answered.decode()
 
-    open_now, answered = asyncio.run(run())
+    open_now, answered = await run()
     assert open_now < 150
     assert "the daemon started" in answered  # root has its answer, which is a no to this child of the daemon
     assert caplog.text.count("control: too many connections") == 1 and "user 65534" in caplog.text

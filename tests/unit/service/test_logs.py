@@ -132,7 +132,7 @@ def test_context_fields_follow_the_message_and_nest(tmp_path: Path) -> None:
     ]
 
 
-def test_context_fields_go_along_into_tasks_and_not_between_them() -> None:
+async def test_context_fields_go_along_into_tasks_and_not_between_them() -> None:
     async def turn(name: str, seen: dict[str, dict[str, str]], barrier: asyncio.Barrier) -> None:
         with log_context(turn=name):
             await barrier.wait()
@@ -145,10 +145,10 @@ def test_context_fields_go_along_into_tasks_and_not_between_them() -> None:
             await asyncio.wait_for(asyncio.gather(turn("a", seen, barrier), turn("b", seen, barrier)), 5)
         return seen
 
-    assert asyncio.run(run()) == {"a": {"session": "s", "turn": "a"}, "b": {"session": "s", "turn": "b"}}
+    assert await run() == {"a": {"session": "s", "turn": "a"}, "b": {"session": "s", "turn": "b"}}
 
 
-def test_a_generator_that_another_task_closes_does_not_fail() -> None:
+async def test_a_generator_that_another_task_closes_does_not_fail() -> None:
     async def events() -> Any:
         with log_context(turn="t"):
             yield 1
@@ -160,7 +160,7 @@ def test_a_generator_that_another_task_closes_does_not_fail() -> None:
         await asyncio.create_task(stream.aclose())
         return log_fields()
 
-    assert asyncio.run(run()) == {}
+    assert await run() == {}
 
 
 def test_no_secret_gets_into_any_sink_whether_in_message_arguments_traceback_or_fields(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_the_beat_comes_at_half_of_the_limit_that_is_meant_for_this_process(
         notifier.close()
 
 
-def test_the_beat_feeds_the_watchdog_only_while_there_is_progress(
+async def test_the_beat_feeds_the_watchdog_only_while_there_is_progress(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -167,7 +167,7 @@ def test_the_beat_feeds_the_watchdog_only_while_there_is_progress(
         await asyncio.gather(task, return_exceptions=True)
 
     with listen(str(tmp_path / "n")) as manager:
-        asyncio.run(run(notifier_at(tmp_path / "n", watchdog_s=0.002)))
+        await run(notifier_at(tmp_path / "n", watchdog_s=0.002))
         manager.setblocking(False)
         fed = 0
         while True:
@@ -180,7 +180,9 @@ def test_the_beat_feeds_the_watchdog_only_while_there_is_progress(
     assert [r.levelname for r in caplog.records] == ["ERROR", "INFO"]
 
 
-def test_a_question_for_progress_that_raises_counts_as_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_question_for_progress_that_raises_counts_as_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run(notifier: ServiceNotifier) -> None:
         asked = asyncio.Event()
 
@@ -194,12 +196,12 @@ def test_a_question_for_progress_that_raises_counts_as_none(tmp_path: Path, capl
         await asyncio.gather(task, return_exceptions=True)
 
     with listen(str(tmp_path / "n")) as manager:
-        asyncio.run(run(notifier_at(tmp_path / "n", watchdog_s=120)))
+        await run(notifier_at(tmp_path / "n", watchdog_s=120))
         manager.setblocking(False)
         with pytest.raises(BlockingIOError):
             manager.recv(64)
     assert "it is not fed" in caplog.text
 
 
-def test_without_a_watchdog_the_beat_ends_at_once() -> None:
-    asyncio.run(asyncio.wait_for(feed_watchdog(ServiceNotifier(), None), 5))
+async def test_without_a_watchdog_the_beat_ends_at_once() -> None:
+    await asyncio.wait_for(feed_watchdog(ServiceNotifier(), None), 5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from contextlib import AbstractAsyncContextManager
 
@@ -30,7 +29,7 @@ async def ask(url: str, **options: object) -> tuple[str, bytes]:
         return at, await response.aread()
 
 
-def test_an_address_of_this_machine_is_not_asked() -> None:
+async def test_an_address_of_this_machine_is_not_asked() -> None:
     async def main() -> int:
         async with raw_server(PAGE) as server:
             with pytest.raises(AddressRejected, match=r"127\.0\.0\.1 is not a public address"):
@@ -38,47 +37,38 @@ def test_an_address_of_this_machine_is_not_asked() -> None:
             assert (await ask(server.base_url, private=True))[1] == b"hello"
             return len(server.requests)
 
-    assert asyncio.run(main()) == 1
+    assert await main() == 1
 
 
-def test_a_redirect_to_a_metadata_service_is_not_followed_even_where_private_addresses_are_open() -> None:
-    async def main() -> None:
-        async with moved("http://169.254.169.254/latest") as server:
-            with pytest.raises(AddressRejected, match=r"169\.254\.169\.254 is not a public address"):
-                await ask(server.base_url, private=True)
-
-    asyncio.run(main())
+async def test_a_redirect_to_a_metadata_service_is_not_followed_even_where_private_addresses_are_open() -> None:
+    async with moved("http://169.254.169.254/latest") as server:
+        with pytest.raises(AddressRejected, match=r"169\.254\.169\.254 is not a public address"):
+            await ask(server.base_url, private=True)
 
 
-def test_a_redirect_is_followed_and_judged_by_the_operator_at_each_hop() -> None:
-    async def main() -> None:
-        async with raw_server(PAGE) as last, moved(f"{last.base_url}/there?x=1") as first:
-            at, body = await ask(first.base_url, private=True)
-            assert (at, body) == (f"{last.base_url}/there?x=1", b"hello")
-            asked = []
+async def test_a_redirect_is_followed_and_judged_by_the_operator_at_each_hop() -> None:
+    async with raw_server(PAGE) as last, moved(f"{last.base_url}/there?x=1") as first:
+        at, body = await ask(first.base_url, private=True)
+        assert (at, body) == (f"{last.base_url}/there?x=1", b"hello")
+        asked = []
 
-            def check(url: str) -> None:
-                asked.append(url)
-                if "there" in url:
-                    raise AddressRejected("not there")
+        def check(url: str) -> None:
+            asked.append(url)
+            if "there" in url:
+                raise AddressRejected("not there")
 
-            with pytest.raises(AddressRejected, match="not there"):
-                await ask(first.base_url, private=True, check=check)
-            assert asked == [first.base_url, f"{last.base_url}/there?x=1"]
-
-    asyncio.run(main())
+        with pytest.raises(AddressRejected, match="not there"):
+            await ask(first.base_url, private=True, check=check)
+        assert asked == [first.base_url, f"{last.base_url}/there?x=1"]
 
 
-def test_redirects_in_a_ring_end() -> None:
-    async def main() -> None:
-        async with moved("/again") as server:
-            with pytest.raises(AddressRejected, match="leads on and on"):
-                await ask(server.base_url, private=True)
-
-    asyncio.run(main())
+async def test_redirects_in_a_ring_end() -> None:
+    async with moved("/again") as server:
+        with pytest.raises(AddressRejected, match="leads on and on"):
+            await ask(server.base_url, private=True)
 
 
-def test_a_name_is_asked_at_the_address_that_was_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_is_asked_at_the_address_that_was_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name server that says something else the second time leads nowhere else: nobody asks it twice."""
     asked: list[str] = []
     real = socket.getaddrinfo
@@ -98,7 +88,7 @@ def test_a_name_is_asked_at_the_address_that_was_judged(monkeypatch: pytest.Monk
             assert f"host: rebind.test:{port}".encode() in server.requests[0].lower()
             return body
 
-    assert asyncio.run(main()) == b"hello"
+    assert await main() == b"hello"
     assert asked == ["rebind.test"]
 
 
@@ -113,14 +103,14 @@ def test_a_name_is_asked_at_the_address_that_was_judged(monkeypatch: pytest.Monk
         ("http://user:secret@127.0.0.1/?token=x", r"^http://127\.0\.0\.1/ is not fetched"),
     ],
 )
-def test_what_is_no_web_address_is_refused_and_no_secret_is_shown(url: str, why: str) -> None:
+async def test_what_is_no_web_address_is_refused_and_no_secret_is_shown(url: str, why: str) -> None:
     with pytest.raises(AddressRejected, match=why):
-        asyncio.run(check_host(url, private=False))
+        await check_host(url, private=False)
 
 
-def test_a_host_without_an_address_is_told_apart() -> None:
+async def test_a_host_without_an_address_is_told_apart() -> None:
     with pytest.raises(HostNotFound, match="has no address"):
-        asyncio.run(check_host("http://nowhere.invalid/", private=False))
+        await check_host("http://nowhere.invalid/", private=False)
 
 
 @pytest.mark.parametrize(

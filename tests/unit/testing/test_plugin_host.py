@@ -331,7 +331,7 @@ def test_a_host_inside_another_one_gives_the_place_back() -> None:
         import_hook.uninstall()
 
 
-def test_it_is_used_from_a_test_that_runs_on_a_loop() -> None:
+async def test_it_is_used_from_a_test_that_runs_on_a_loop() -> None:
     async def late(args: dict[str, Any], **kwargs: Any) -> str:
         await asyncio.sleep(0)
         return "{}"
@@ -344,10 +344,7 @@ def test_it_is_used_from_a_test_that_runs_on_a_loop() -> None:
         ctx.register_tool("late", schema={"name": "late"}, handler=late, is_async=True)
         ctx.register_hook("pre_llm_call", heard)
 
-    async def test() -> None:
-        with plugin_host(plugin, model=[call("late"), "done"]) as host:
-            assert host.dispatch_tool("late") == "{}"
-            assert host.fire("pre_llm_call") == ["heard"]
-            assert host.ask("go").text == "done"
-
-    asyncio.run(test())
+    with plugin_host(plugin, model=[call("late"), "done"]) as host:
+        assert host.dispatch_tool("late") == "{}"
+        assert host.fire("pre_llm_call") == ["heard"]
+        assert host.ask("go").text == "done"

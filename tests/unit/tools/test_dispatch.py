@@ -112,7 +112,7 @@ def test_an_async_handler_is_awaited_on_the_plugin_loop(house):
     assert house.run().result == "hermes-plugins"
 
 
-def test_a_handler_sees_its_scope_and_the_callers_context(house):
+async def test_a_handler_sees_its_scope_and_the_callers_context(house):
     variable = contextvars.ContextVar("variable", default="unset")
     house.add(lambda args, **kw: f"{current_scope.get().turn_id} {variable.get()}")
 
@@ -120,7 +120,7 @@ def test_a_handler_sees_its_scope_and_the_callers_context(house):
         variable.set("set")
         return await house.dispatcher.run("c1", "calc", {}, house.scope())
 
-    assert asyncio.run(main()).result == "u set"
+    assert (await main()).result == "u set"
     assert current_scope.get() is None
 
 
@@ -131,12 +131,12 @@ def test_an_unknown_tool(house):
     assert house.run(name="nothing").result == '{"error": "Unknown tool: nothing"}'
 
 
-def test_a_tool_that_the_model_was_not_shown_is_unknown_to_it(house):
+async def test_a_tool_that_the_model_was_not_shown_is_unknown_to_it(house):
     ran = []
     house.add(lambda args, **kw: ran.append(1) or "ran")
     work = house.dispatcher.run("c1", "calc", {}, house.scope(), valid=["other"])
 
-    assert asyncio.run(work).result == '{"error": "Unknown tool: calc"}'
+    assert (await work).result == '{"error": "Unknown tool: calc"}'
     assert ran == []
 
 
@@ -215,12 +215,12 @@ def test_a_result_of_another_type_and_an_async_handler_that_was_not_declared(hou
     assert json.loads(house.run(name="undeclared").result)["result_type"] == "coroutine"
 
 
-def test_arguments_that_do_not_parse_reach_no_handler(house):
+async def test_arguments_that_do_not_parse_reach_no_handler(house):
     house.add(lambda args, **kw: "ran")
     for text in ("{broken", "[1]", '"x"', "null", "[" * 100_000):
         name, arguments = house.dispatcher.resolve(ToolCall("c", "calc", text), ["calc"])
         work = house.dispatcher.run("c", name, arguments, house.scope())
-        assert json.loads(asyncio.run(work).result)["error"] == "Invalid tool arguments"
+        assert json.loads((await work).result)["error"] == "Invalid tool arguments"
 
 
 def test_a_dispatch_that_a_plugin_replaced_is_honoured_and_may_fail(house, monkeypatch):

@@ -196,7 +196,7 @@ def test_a_handler_that_takes_longer_than_the_deadline_of_hooks_is_not_cut_off(h
     assert house.hooks.suspended() == {}
 
 
-def test_other_calls_go_on_while_a_guard_hangs(house):
+async def test_other_calls_go_on_while_a_guard_hangs(house):
     house.hooks.add("pre_tool_call", lambda tool_name, **kw: house.hang() if tool_name == "stuck" else None, "p")
     house.add("stuck", lambda args, **kw: "stuck ran")
 
@@ -208,17 +208,17 @@ def test_other_calls_go_on_while_a_guard_hangs(house):
         house.release.set()
         return [o.result for o in others], (await stuck).result
 
-    others, stuck = asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+    others, stuck = await asyncio.wait_for(main(), LIMIT_S)
     assert (others, stuck) == (["ran"] * 40, "stuck ran")
 
 
-def test_two_calls_that_hang_at_once_are_both_answered(house):
+async def test_two_calls_that_hang_at_once_are_both_answered(house):
     house.hooks.add("pre_tool_call", house.hang, "slow")
 
     async def main():
         return await asyncio.gather(*(house.dispatcher.run("c", "calc", {}, house.scope()) for _ in range(2)))
 
-    outcomes = asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+    outcomes = await asyncio.wait_for(main(), LIMIT_S)
     assert [json.loads(o.result)["error"] for o in outcomes] == [BLOCKED] * 2
 
 
@@ -293,7 +293,7 @@ def test_a_hook_whose_own_nested_call_hangs_overruns_itself(house):
     assert (observed, house.calls) == (["calc"], [])
 
 
-def test_a_call_that_was_cancelled_while_a_guard_hung_runs_no_tool(house):
+async def test_a_call_that_was_cancelled_while_a_guard_hung_runs_no_tool(house):
     told = threading.Event()
     observed = []
 
@@ -313,7 +313,7 @@ def test_a_call_that_was_cancelled_while_a_guard_hung_runs_no_tool(house):
         house.release.set()
         assert await asyncio.to_thread(told.wait, LIMIT_S)
 
-    asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+    await asyncio.wait_for(main(), LIMIT_S)
     assert observed == [("blocked", "calc was not run: the call was given up.")]
     assert house.calls == []
 

@@ -108,7 +108,7 @@ def test_whatever_a_hook_raises_ends_no_thread_and_is_an_answer(house, error):
     assert [house.call() for _ in range(3)] == [here()] * 3
 
 
-def test_tools_and_hooks_that_call_tools_themselves_wait_for_no_worker_of_the_pool(house):
+async def test_tools_and_hooks_that_call_tools_themselves_wait_for_no_worker_of_the_pool(house):
     seen: list[bool] = []
 
     def guard(**kwargs):
@@ -127,7 +127,7 @@ def test_tools_and_hooks_that_call_tools_themselves_wait_for_no_worker_of_the_po
     async def main():
         return await asyncio.gather(*(house.dispatcher.run(f"c{n}", "outer", {}, scope) for n in range(8)))
 
-    outcomes = asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+    outcomes = await asyncio.wait_for(main(), LIMIT_S)
     assert [outcome.status for outcome in outcomes] == ["ok"] * 8
     house.hooks.add("transform_tool_result", guard, "p")
     assert house.call() == here()
@@ -154,7 +154,7 @@ def test_many_threads_call_at_once_and_each_gets_its_own_answer(house):
     assert all(found == [ident] * 20 for ident, found in answers.items())
 
 
-def test_a_call_on_the_plugin_loop_with_an_async_guard_does_not_wait_for_itself(house):
+async def test_a_call_on_the_plugin_loop_with_an_async_guard_does_not_wait_for_itself(house):
     async def guard(**kwargs):
         await asyncio.sleep(0)
 
@@ -167,7 +167,7 @@ def test_a_call_on_the_plugin_loop_with_an_async_guard_does_not_wait_for_itself(
     async def main():
         return await house.bridge.run(lambda: house.bridge.wait_plugin(handler(), deadline_s=LIMIT_S))
 
-    assert asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+    assert await asyncio.wait_for(main(), LIMIT_S)
 
 
 def test_a_worker_that_is_retired_ends_after_its_jobs_and_takes_none_any_more():

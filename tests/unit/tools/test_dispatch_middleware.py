@@ -143,7 +143,7 @@ def test_arguments_that_execution_middleware_changes_are_asked_about_again(house
     assert asked == ["{'n': 1}", "{'n': 2}"]
 
 
-def test_execution_middleware_has_no_deadline_of_its_own(tmp_path):
+async def test_execution_middleware_has_no_deadline_of_its_own(tmp_path):
     house = House(tmp_path)
     house.hooks = HookBus(house.bridge.wait_plugin, deadlines=HookDeadlines(0.05), off_loop=house.bridge.off_loop)
     dispatcher = Dispatcher(house.tools, house.hooks, house.bridge, ResultStore(tmp_path / "r"))
@@ -162,7 +162,7 @@ def test_execution_middleware_has_no_deadline_of_its_own(tmp_path):
         overdue.set()
         return (await call).result
 
-    assert asyncio.run(asyncio.wait_for(main(), 20)) == "ran 1"
+    assert await asyncio.wait_for(main(), 20) == "ran 1"
     assert house.hooks.suspended() == {}
     house.bridge.close()
 
