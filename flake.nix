@@ -45,6 +45,13 @@
             exec ${lib.getExe (packageFor pkgs)} plugins check "$@"
           '');
         };
+        # `nix run .#check-config -- FILE`: whether the daemon starts with a config, here and with this package.
+        check-config = {
+          type = "app";
+          program = lib.getExe (pkgs.writeShellScriptBin "check-config" ''
+            exec ${lib.getExe (packageFor pkgs)} doctor --declared "$@"
+          '');
+        };
         default = hermes;
       });
 
@@ -88,7 +95,6 @@
             touch $out
           '';
           plugin = self.lib.mkPlugin pkgs { pname = "calculator"; src = ./examples/plugins/calculator; };
-          unit = import ./nix/unit-check.nix { inherit pkgs; } host.config.systemd.units."hermes-agent.service".unit;
         }
         # A machine of its own, in which it is used; not with the stand-in of tests/nix, which boots a container.
         // lib.optionalAttrs (pkgs ? testers) { vm = import ./tests/nix/e2e/vm.nix { inherit pkgs; }; });

@@ -3,7 +3,9 @@
 let
   inherit (lib) mkDefault mkIf mkOption types;
   cfg = config.services.hermes-agent;
-  unit = import ./hermes-agent/unit.nix { inherit cfg lib pkgs; };
+  # As nixpkgs' `utils.escapeSystemdExecArgs`, which Home Manager does not pass on.
+  quoted = lib.concatMapStringsSep " " (text: lib.replaceStrings [ "%" "$" ] [ "%%" "$$" ] (builtins.toJSON text));
+  unit = import ./hermes-agent/unit.nix { inherit cfg lib pkgs; escape = quoted; };
 
   # There is no `system.checks` here: the file itself waits for them.
   declared = pkgs.runCommand "hermes-agent-settings.json" { checks = map toString cfg.checks; } ''
@@ -18,6 +20,7 @@ in
     ./hermes-agent/mcp.nix
     ./hermes-agent/secrets.nix
     ./hermes-agent/plugins.nix
+    ./hermes-agent/checks.nix
     ./hermes-agent/documents.nix
     ./hermes-agent/assertions.nix
     ./hermes-agent/upstream.nix

@@ -5,7 +5,7 @@ let
   evaluated = lib.evalModules {
     modules = [
       ../modules/hermes-agent/default.nix
-      { _module.check = false; _module.args = { inherit pkgs; }; }
+      { _module.check = false; _module.args = { inherit pkgs; utils = { }; }; }
     ];
   };
 
@@ -17,7 +17,9 @@ let
   # In words that do not change with the library.
   typeText = type:
     let inner = type.nestedTypes or { }; in
-    if type.name == "nullOr" then "null or ${typeText inner.elemType}"
+    # It is made of itself.
+    if type.description or "" == "JSON value" then "JSON value"
+    else if type.name == "nullOr" then "null or ${typeText inner.elemType}"
     else if type.name == "listOf" then "list of ${typeText inner.elemType}"
     else if lib.elem type.name [ "attrsOf" "lazyAttrsOf" ] then "attribute set of ${typeText inner.elemType}"
     else if type.name == "either" then "${typeText inner.left} or ${typeText inner.right}"

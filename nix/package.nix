@@ -16,7 +16,7 @@
   extraPlugins ? [ ],
   # Import every plugin while building. false reads manifests only, for a plugin that needs hardware.
   checkImports ? true,
-  # What the daemon will give its plugins, { path, environment, settings, variables, hasEnvironmentFiles },
+  # What the daemon is given, { path, environment, settings, variables, hasEnvironmentFiles, service, option, strict },
   # as ./gates/default.nix says; the NixOS module fills it in.
   runtime ? { },
 }@arguments:
@@ -37,9 +37,9 @@ let
   gates = import ./gates { inherit lib runCommand writeText python library; };
   closureCheck = gates.pythonClosure modules;
   pluginDir = gates.pluginDir extraPlugins;
-  # Without the imports nobody knows what plugins bring.
+  # Without the imports nobody knows what plugins bring, and nothing is started.
   settingsCheck = file:
-    if checkImports then gates.namesCheck ({ package = unchecked; inherit file pluginCheck; } // runtime)
+    if checkImports then gates.startCheck ({ package = unchecked; inherit file pluginCheck; } // runtime)
     else gates.configCheck file;
   pluginCheck = gates.pluginCheck ({ package = unchecked; inherit pluginDir checkImports; } // runtime);
 

@@ -5,9 +5,18 @@ let
   cfg = config.services.hermes-agent;
   option = "services.hermes-agent";
 
-  # By shape: keys of well-known services, and JSON web tokens.
-  isSecret = text: lib.isString text
-    && builtins.match "(sk-|sk_live_|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|hf_|eyJ[A-Za-z0-9_-]+\\.eyJ)[A-Za-z0-9_./+=-]{8,}" text != null;
+  # By shape, anywhere in a text: keys of well-known services, JSON web tokens, private keys, credentials of a header
+  # and the password of an address. The check of the start knows more of them; what evaluation sees is in no store yet.
+  shapes = [
+    "(sk_live_|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|hf_|eyJ[A-Za-z0-9_-]+\\.eyJ)[A-Za-z0-9_./+=-]{8,}"
+    "sk-[A-Za-z0-9_-]{16,}"
+    "[0-9]{8,10}:[A-Za-z0-9_-]{35}"
+    "-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    "(Bearer|Basic) [A-Za-z0-9._~+/=-]{8,}"
+  ];
+  password = "[a-z][a-z0-9+.-]*://[^][/@: \"'$]*:[^][/@ \"'$]+@";
+  holds = shape: text: builtins.match "(.*[^A-Za-z0-9])?(${shape}).*" (lib.replaceStrings [ "\n" ] [ " " ] text) != null;
+  isSecret = text: lib.isString text && lib.any (shape: holds shape text) (shapes ++ [ password ]);
   soundsSecret = name: builtins.match ".*(TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|PRIVATE_KEY)" name != null;
   names = concatMapStringsSep ", " (n: "`${n}`");
 
@@ -15,9 +24,11 @@ let
   configured = options.services.hermes-agent.settings.highestPrio <= 100;
 
   secretVariables = attrNames (filterAttrs (_: isSecret) cfg.environment);
-  secretSettings = keysOf "settings" cfg.settings;
+  secretSettings = keysOf "settings" cfg.settings ++ keysOf "extraArgs" cfg.extraArgs
+    ++ keysOf "localModel.extraArgs" (cfg.localModel.extraArgs or [ ]);
   keysOf = path: value:
     if isSecret value then [ path ]
+    else if lib.isDerivation value then [ ]
     else if lib.isAttrs value then lib.concatLists (lib.mapAttrsToList (n: keysOf "${path}.${n}") value)
     else if lib.isList value then lib.concatMap (keysOf path) value
     else [ ];
@@ -28,6 +39,12 @@ let
   onAndOff = lib.intersectLists (listed cfg.settings.plugins.enabled) (listed cfg.settings.plugins.disabled);
   tooBroad = path: path == "/nix" || hasPrefix "/nix/" path || builtins.match "/(bin|boot|dev|etc|home|proc|root|run|sys|tmp|usr|var|var/lib)?" path != null;
   tooBroadFor = filter tooBroad ([ (cfg.stateDir or cfg.home) ] ++ lib.optional (cfg.workingDirectory != null) cfg.workingDirectory);
+  # systemd splits at a blank and reads the others as something else; what lies below some paths is not the daemon's.
+  places = lib.unique ([ (cfg.stateDir or cfg.home) ] ++ lib.optional (cfg.workingDirectory != null) cfg.workingDirectory);
+  oddPlaces = filter (path: builtins.match "[^]['\"\\:%[:space:]*?]*" path == null) places;
+  hidden = filter (path: builtins.match "/(dev|nix|proc|sys|tmp|run/user|var/tmp)/.*" path != null) places;
+  inState = cfg.workingDirectory != null && (cfg.workingDirectory == cfg.home || hasPrefix "${cfg.home}/" cfg.workingDirectory)
+    && cfg.workingDirectory != "${cfg.home}/workspace";
   credentialName = name: builtins.match "[A-Za-z_][A-Za-z0-9_]*" name != null;
   badNames = filter (n: !(credentialName n)) (attrNames cfg.credentials);
   twiceGiven = lib.intersectLists (attrNames cfg.credentials) (attrNames cfg.environment);
@@ -130,6 +147,18 @@ in
         message = "${option}: ${names tooBroadFor} is opened for writing and must be a directory of the agent's own. Set stateDir and workingDirectory to such as /var/lib/hermes and /var/lib/hermes/workspace.";
       }
       {
+        assertion = oddPlaces == [ ];
+        message = "${option}: ${names oddPlaces} (stateDir, workingDirectory) has a blank, a quotation mark or one of \\ : % [ ] * ?, which means something to systemd. Choose another directory.";
+      }
+      {
+        assertion = hidden == [ ];
+        message = "${option}: the daemon cannot reach ${names hidden}: its /tmp, /var/tmp and /dev are its own, and the others are no place for files. Set stateDir and workingDirectory to such as /var/lib/hermes and /srv/work.";
+      }
+      {
+        assertion = !inState;
+        message = "${option}.workingDirectory: ${names [ cfg.workingDirectory ]} is in `${cfg.home}`, where the agent's keys and state are, and its commands would see them. Set it to a directory beside it, such as the default.";
+      }
+      {
         assertion = onAndOff == [ ];
         message = "${option}.settings.plugins: ${names onAndOff} is both enabled and disabled; drop one.";
       }
@@ -138,6 +167,8 @@ in
     warnings =
       let suspicious = filter soundsSecret (attrNames cfg.environment); in
       lib.optional (suspicious != [ ] && secretVariables == [ ])
-        "${option}.environment: ${names suspicious} sounds like a secret; what is written here is in the world-readable Nix store. For secrets there is ${option}.credentials.";
+        "${option}.environment: ${names suspicious} sounds like a secret; what is written here is in the world-readable Nix store. For secrets there is ${option}.credentials."
+      ++ lib.optional (cfg.foreignSettings != [ ])
+        "${option}.settings: ${names cfg.foreignSettings} is no setting of the agent; it is kept for plugins.";
   };
 }

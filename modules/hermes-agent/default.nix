@@ -9,6 +9,7 @@
     ./mcp.nix
     ./secrets.nix
     ./plugins.nix
+    ./checks.nix
     ./documents.nix
     ./state.nix
     ./service.nix

@@ -26,6 +26,13 @@ in
     documents = files "Files for the working directory, by path." (lib.literalExpression ''{ "AGENTS.md" = ./AGENTS.md; }'');
     hermesHomeFiles = files "Files for `HERMES_HOME`, by path." (lib.literalExpression ''{ "SOUL.md" = "You are terse."; }'');
 
+    homeFiles = mkOption {
+      type = types.attrsOf (types.either types.package types.path);
+      internal = true;
+      readOnly = true;
+      description = "`hermesHomeFiles` as files.";
+    };
+
     installFiles = mkOption {
       type = types.listOf types.str;
       internal = true;
@@ -34,6 +41,7 @@ in
     };
   };
 
+  config.services.hermes-agent.homeFiles = lib.mapAttrs asFile cfg.hermesHomeFiles;
   config.services.hermes-agent.installFiles =
     let
       command = mode: name: declared: target:

@@ -1,9 +1,11 @@
 # A model on this machine: llama.cpp's server with a file of the store, so that a host without any key answers.
-{ config, lib, pkgs, ... }:
+{ config, lib, pkgs, utils, ... }:
 let
   inherit (lib) mkDefault mkIf mkOption types;
   cfg = config.services.hermes-agent;
   local = cfg.localModel;
+  # A path beside the configuration goes into the store, one as a text stays where it is.
+  weights = if lib.isPath local.model || lib.isDerivation local.model then "${local.model}" else toString local.model;
   url = "http://127.0.0.1:${toString local.port}/v1";
 in
 {
@@ -65,11 +67,20 @@ in
       description = "Model of the Hermes agent";
       wantedBy = [ "multi-user.target" ];
       serviceConfig = {
-        ExecStart = toString ([
+        ExecStart = utils.escapeSystemdExecArgs ([
           (lib.getExe' local.package "llama-server")
-          "--model ${toString local.model} --alias ${lib.escapeShellArg local.name} --ctx-size ${toString local.contextLength}"
-          "--host 127.0.0.1 --port ${toString local.port} --jinja"
-        ] ++ map lib.escapeShellArg local.extraArgs);
+          "--model"
+          weights
+          "--alias"
+          local.name
+          "--ctx-size"
+          (toString local.contextLength)
+          "--host"
+          "127.0.0.1"
+          "--port"
+          (toString local.port)
+          "--jinja"
+        ] ++ local.extraArgs);
       } // lib.mapAttrs (_: mkDefault) {
         Restart = "on-failure";
         DynamicUser = true;

@@ -1,7 +1,17 @@
 # MCP servers, with upstream's names; they become `settings.mcp_servers`.
-{ config, lib, ... }:
+{ config, lib, pkgs, ... }:
 let
   inherit (lib) mkOption types;
+
+  # What runs servers that are fetched when they start, as their documentation writes it.
+  runtimes = {
+    node = pkgs.nodejs;
+    npm = pkgs.nodejs;
+    npx = pkgs.nodejs;
+    uv = pkgs.uv;
+    uvx = pkgs.uv;
+  };
+  needed = server: let command = toString (server.command or ""); in lib.optional (runtimes ? ${command}) runtimes.${command};
 
   optional = type: description: mkOption { type = types.nullOr type; default = null; inherit description; };
   listed = description: mkOption { type = types.listOf types.str; default = [ ]; inherit description; };
@@ -58,6 +68,9 @@ in
     '';
     description = "MCP servers by name: each has a `command` or a `url`. With one, the group `mcp` of Python packages comes by itself.";
   };
+
+  config.services.hermes-agent.extraPackages = lib.unique
+    (lib.concatMap needed (lib.attrValues config.services.hermes-agent.settings.mcp_servers));
 
   config.services.hermes-agent.settings = lib.mkIf (config.services.hermes-agent.mcpServers != { }) {
     mcp_servers = lib.mapAttrs (_: set) config.services.hermes-agent.mcpServers;

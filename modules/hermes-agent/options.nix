@@ -1,5 +1,5 @@
 # What is run, from which package, with what on its PATH: the same on NixOS and in a home.
-{ config, lib, pkgs, ... }:
+{ lib, pkgs, ... }:
 let
   inherit (lib) mkEnableOption mkOption mkPackageOption types;
 in
@@ -45,7 +45,7 @@ in
     };
 
     restart = mkOption {
-      type = types.str;
+      type = types.enum [ "no" "on-success" "on-failure" "on-abnormal" "on-watchdog" "on-abort" "always" ];
       default = "on-failure";
       description = "`Restart=` of the unit. A wrong configuration never restarts it: that mends nothing.";
     };
@@ -68,16 +68,5 @@ in
       readOnly = true;
       description = "`HERMES_HOME`.";
     };
-
-    checks = mkOption {
-      type = types.listOf types.package;
-      internal = true;
-      default = [ ];
-      description = "What has to build before the agent runs.";
-    };
   };
-
-  config.services.hermes-agent.checks =
-    let cfg = config.services.hermes-agent; in
-    lib.optional (cfg.extraArgs != [ ]) (cfg.package.gates.argumentsCheck cfg.extraArgs);
 }

@@ -58,6 +58,31 @@ in
         are found at run time; for a plugin that needs hardware to be imported.
       '';
     };
+
+    plugins.settings = mkOption {
+      type = types.attrsOf (types.attrsOf (pkgs.formats.json { }).type);
+      default = { };
+      example = { weather.city = "Bern"; };
+      description = ''
+        Settings of plugins by the plugin's name. They stand in `settings.plugins.entries.<name>.settings`. The build
+        checks them against the plugin's `config_schema`: a wrong type, an option that it does not declare and a
+        required one that is missing are errors. A secret is no setting: {option}`services.hermes-agent.credentials`.
+      '';
+    };
+
+    plugins.tolerated = mkOption {
+      type = types.listOf types.str;
+      default = [ ];
+      example = [ "calculator" ];
+      description = ''
+        Plugins whose problems are warnings: a hook or a kind that does not exist, a manifest of a later version, a
+        Python package or version that it asks for, the schema of a tool.
+      '';
+    };
+  };
+
+  config.services.hermes-agent.settings = lib.mkIf (cfg.plugins.settings != { }) {
+    plugins.entries = lib.mapAttrs (_: settings: { inherit settings; }) cfg.plugins.settings;
   };
 
   config.services.hermes-agent.finalPackage =
@@ -73,6 +98,8 @@ in
         settings = cfg.declaredSettings.plugins or { };
         variables = lib.attrNames cfg.environment ++ lib.attrNames cfg.credentials;
         hasEnvironmentFiles = cfg.environmentFiles != [ ];
+        service = cfg.service;
+        strict = cfg.strictChecks;
       };
     };
 }

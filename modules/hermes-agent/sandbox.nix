@@ -1,6 +1,6 @@
 # What the agent's tools run in: a unit of systemd for each command, which a socket starts, with a user that exists
 # while the command runs. It shares the workspace with the daemon by a group, and can neither read, signal nor call it.
-{ config, lib, pkgs, ... }:
+{ config, lib, pkgs, utils, ... }:
 let
   inherit (lib) concatMapStringsSep filter hasPrefix mkDefault mkIf mkOption optional optionalAttrs types;
   cfg = config.services.hermes-agent;
@@ -143,7 +143,21 @@ in
       '';
     };
 
-    memoryMax = mkOption { type = types.str; default = "2G"; description = "Most memory of one command."; };
+    memoryMax = mkOption {
+      type = types.strMatching "infinity|[0-9]+(\\.[0-9]+)?[KMGT]?|[0-9]{1,2}%" // {
+        description = "size of systemd: a number with K, M, G or T, a percentage, or infinity";
+      };
+      default = "2G";
+      description = "Most memory of one command.";
+    };
+
+    maxExposure = mkOption {
+      type = types.nullOr types.number;
+      default = if profile == null then null else { strict = 1.5; workspace = 2; host = 5; }.${profile};
+      defaultText = lib.literalMD "1.5, 2 or 5, by `tools.sandbox`";
+      description = "Most points of 10 that `systemd-analyze security` may give the unit of commands; the build refuses more. null: any.";
+    };
+
     tasksMax = mkOption { type = types.ints.positive; default = 512; description = "Most processes and threads of one command."; };
 
     readWritePaths = mkOption {
@@ -162,7 +176,8 @@ in
       }
     ];
 
-    users.groups.${group} = { };
+    # `hermes-service` reads what commands made.
+    users.groups.${group}.members = [ cfg.user ];
 
     systemd.sockets.hermes-exec = {
       description = "Commands of the Hermes agent";
@@ -172,9 +187,8 @@ in
         ListenStream = socket;
         Accept = true;
         # The agent alone: a command does not start another one beside its own limits.
-        SocketUser = "root";
-        SocketGroup = cfg.group;
-        SocketMode = "0660";
+        SocketUser = cfg.user;
+        SocketMode = "0600";
         # The unit counts commands by user, and refuses those above its limits; there is room to do so.
         MaxConnections = mkDefault 256;
         TriggerLimitIntervalSec = 0;
@@ -199,7 +213,7 @@ in
         GIT_CONFIG_VALUE_0 = "*";
       };
       serviceConfig = {
-        ExecStart = "${cfg.package.gates.agent.interpreter} -I -m hermes_agent.system.exec_unit";
+        ExecStart = utils.escapeSystemdExecArgs [ cfg.package.gates.agent.interpreter "-I" "-m" "hermes_agent.system.exec_unit" ];
       } // lib.mapAttrs (_: mkDefault) (common // optionalAttrs (!host) apart // rest);
     };
 

@@ -1,6 +1,7 @@
 # The options of `settings`, from the schema that the agent, its checks and docs/reference/config.md have, too: a key is
 # named, typed and described there, once.
 #
+# known: the sections of the agent by name.
 # special: by the name of a key, what NixOS says otherwise: { "terminal.cwd" = { default = …; more = " …"; }; … }, where
 # `more` follows the description.
 { lib, format, special }:
@@ -94,6 +95,7 @@ let
       lib.filterAttrs (name: each: !(known ? ${name} && each == { })) kept;
 in
 {
+  known = whole.properties;
   type = mapping [ ] whole;
   declared = declared whole;
 }

@@ -1,19 +1,45 @@
 # The unit: it is started when it answers, restarted when it hangs, and left alone when it cannot work.
-{ config, lib, pkgs, ... }:
+{ config, lib, pkgs, utils, ... }:
 let
-  inherit (lib) mkDefault mkIf;
+  inherit (lib) mkDefault mkIf mkOption types;
   cfg = config.services.hermes-agent;
-  unit = import ./unit.nix { inherit cfg lib pkgs; };
+  unit = import ./unit.nix { inherit cfg lib pkgs; escape = utils.escapeSystemdExecArgs; };
 
   # Blocks of the settings that a reload takes in (a test asks the agent); anything else needs a restart.
   live = [ "auxiliary" "model" "platforms" "plugins" "providers" "security" "web" ];
   # A path that stays: the settings' own would be another with every change, and the unit with it.
   etc = "hermes-agent/settings.json";
+
+  # The units of this host, as systemd is given them.
+  unitNames = [ "hermes-agent.service" ]
+    ++ lib.optionals (cfg.tools.sandbox != null) [ "hermes-exec@.service" "hermes-exec.socket" ]
+    ++ lib.optional cfg.localModel.enable "hermes-local-model.service";
+  unitCheck = import ../../nix/unit-check.nix { inherit lib pkgs; } {
+    units = lib.genAttrs unitNames (name: config.systemd.units.${name}.unit);
+    exposure = {
+      "hermes-agent.service" = cfg.maxExposure;
+      "hermes-exec@.service" = cfg.tools.maxExposure;
+      "hermes-local-model.service" = cfg.maxExposure;
+    };
+  };
 in
 {
+  options.services.hermes-agent.maxExposure = mkOption {
+    type = types.nullOr (types.addCheck types.number (value: value >= 0 && value <= 10) // { description = "number from 0 to 10"; });
+    default = 2;
+    description = "Most points of 10 that `systemd-analyze security` may give the unit of the daemon; the build refuses more. null: any.";
+  };
+
   config = mkIf cfg.enable {
     environment.etc = mkIf (cfg.configFile == null) { ${etc}.source = cfg.declaredConfig; };
-    system.checks = cfg.checks;
+    system.checks = cfg.checks ++ [ unitCheck ];
+    # What the checks let pass reaches whoever switches.
+    system.activationScripts.hermes-agent-warnings = mkIf (cfg.startCheck != null) ''
+      if [ -s ${cfg.startCheck} ]; then
+        echo "hermes-agent: the checks of the build let this pass:" >&2
+        sed 's/^/  /' ${cfg.startCheck} >&2
+      fi
+    '';
 
     systemd.services.hermes-agent = {
       description = "Hermes agent";

@@ -66,6 +66,13 @@ in
       '';
     };
 
+    foreignSettings = mkOption {
+      type = types.listOf types.str;
+      internal = true;
+      readOnly = true;
+      description = "Sections of `settings` that are not the agent's.";
+    };
+
     declaredSettings = mkOption {
       type = types.attrsOf types.anything;
       internal = true;
@@ -82,12 +89,11 @@ in
   };
 
   config.services.hermes-agent = {
+    foreignSettings = lib.filter (name: !(schema.known ? ${name})) (lib.attrNames cfg.declaredSettings);
     declaredSettings = if cfg.configFile != null then { } else schema.declared cfg.settings;
     declaredConfig =
       if cfg.configFile == null then format.generate "hermes-agent-settings.json" cfg.declaredSettings
       else if lib.isString cfg.configFile then cfg.configFile
       else "${cfg.configFile}";
-    # A file that only the machine has is checked when the daemon starts.
-    checks = lib.optional (lib.hasPrefix "${builtins.storeDir}/" "${cfg.declaredConfig}") (cfg.finalPackage.settingsCheck cfg.declaredConfig);
   };
 }

@@ -1,11 +1,10 @@
 # What the units of NixOS and of a home have in common: { path, environment, fixed, defaults }, the last two for
 # `serviceConfig`; a user overrides those of `defaults`.
-{ cfg, lib, pkgs }:
+#
+# escape: a list of arguments -> the value of ExecStart=, as `utils.escapeSystemdExecArgs`.
+{ cfg, lib, pkgs, escape }:
 let
   drainSeconds = if cfg.settings.server.drain_timeout_s != null then cfg.settings.server.drain_timeout_s else 20;
-
-  # As an argument of ExecStart=: quoted, with systemd's own signs doubled.
-  argument = text: lib.replaceStrings [ "%" "$" ] [ "%%" "$$" ] (builtins.toJSON text);
 in
 {
   path = [ cfg.finalPackage ] ++ import ./path.nix { inherit pkgs; } ++ cfg.extraPackages;
@@ -18,7 +17,7 @@ in
   fixed = {
     Type = "notify";
     ExecStartPre = cfg.installFiles ++ cfg.seedAuth;
-    ExecStart = lib.concatStringsSep " " ([ "${cfg.finalPackage}/bin/hermes gateway run" ] ++ map argument cfg.extraArgs);
+    ExecStart = escape ([ (lib.getExe' cfg.finalPackage "hermes") "gateway" "run" ] ++ cfg.extraArgs);
     LoadCredential = cfg.loadCredential;
     # In a home the daemon has a directory of its own below it, which it makes.
     WorkingDirectory = if cfg.workingDirectory == null then "~" else cfg.workingDirectory;

@@ -26,13 +26,13 @@ in
 {
   options.services.hermes-agent = {
     user = mkOption {
-      type = types.str;
+      type = types.strMatching "[A-Za-z_][A-Za-z0-9_-]{0,30}" // { description = "name of a user: letters, digits, _ and -, at most 31"; };
       default = "hermes";
       description = "The user that it runs as.";
     };
 
     group = mkOption {
-      type = types.str;
+      type = types.strMatching "[A-Za-z_][A-Za-z0-9_-]{0,30}" // { description = "name of a group: letters, digits, _ and -, at most 31"; };
       default = "hermes";
       description = "The group that it runs as.";
     };

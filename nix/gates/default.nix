@@ -33,20 +33,34 @@ rec {
   # The same as a line of a builder's script.
   configCheckCommand = file: "${agent.interpreter} -I ${./config_check.py} ${file}";
 
-  # namesCheck :: { package, file, pluginCheck, … } -> nothing, once something answers to each name in it: providers, platforms, tools, …
-  # The plugins of the package say what there is; what it is given beside that, pluginCheck is given as well.
-  namesCheck = { package, file, pluginCheck, path ? [ ], environment ? { }, variables ? null, ... }:
-    runCommand "hermes-agent-names-check" { } ''
+  # startCheck :: { package, file, pluginCheck, … } -> the warnings, once the daemon would start with these settings
+  # `hermes doctor --declared` starts it; what it is given beside that, pluginCheck is given as well.
+  startCheck =
+    { package
+    , file
+    , pluginCheck
+    , path ? [ ]
+    , environment ? { }
+      # What the unit gives: the fields of `--service`, as docs/nix.md has them.
+    , service ? { }
+      # Where the options of the host stand, for the messages.
+    , option ? "services.hermes-agent"
+      # Whether a warning refuses the build.
+    , strict ? false
+    , ...
+    }:
+    runCommand "hermes-agent-start-check" { } ''
       : ${configCheck file} ${pluginCheck}  # their words come first
-      ${agent.interpreter} -I ${./names_check.py} ${
-        json "names-check" {
+      ${agent.interpreter} -I ${./start_check.py} ${
+        json "start-check" {
           hermes = "${package}/bin/hermes";
           file = "${file}";
+          report = "${pluginCheck}";
           path = lib.makeBinPath path;
-          inherit environment variables;
+          service = { label = "declared"; } // service;
+          inherit environment option strict;
         }
-      }
-      touch $out
+      } $out
     '';
 
   # argumentsCheck :: [ argument ] -> nothing, once `hermes gateway run` knows all of them
@@ -75,6 +89,8 @@ rec {
     , variables ? null
       # Whether files that only the machine has may hold more of them.
     , hasEnvironmentFiles ? false
+      # Of startCheck.
+    , ...
     }:
     let
       config = json "plugin-settings" { plugins = settings; };

@@ -66,6 +66,10 @@ let
     in
     walk [ ] (builtins.removeAttrs ((host' { }).options.services.hermes-agent.settings.type.getSubOptions [ ]) [ "_module" "_freeformOptions" ]);
 
+  hosts = file: lib.mapAttrs (_: services: host' { inherit services; }) (import file { inherit lib pkgs fixtures; });
+  evaluated = hosts ./refused-evaluated.nix;
+  good = hosts ./accepted.nix;
+  started = hosts ./refused-started.nix;
   fixtures = import ./fixtures.nix { inherit lib pkgs; };
   e2e = import ./e2e/vm.nix { pkgs = pkgs // { testers.runNixOSTest = test: test; }; };
   hermes-agent = pkgs.callPackage ../../nix/package.nix { };
@@ -92,7 +96,7 @@ in
     full = {
       settings.model.default = "test/model";
       extraPlugins = [ (fixtures.plugin "hello") ];
-      mcpServers.wiki.command = "wiki";
+      mcpServers.wiki.command = "git";
       hermesHomeFiles."SOUL.md" = "You are terse.";
       credentials.OPENROUTER_API_KEY = "/home/someone/.secrets/openrouter";
       environment.PERCENT = "100%";
@@ -137,6 +141,26 @@ in
     })
     (import ./upstream.nix { inherit lib; });
   refused = lib.mapAttrs (_: services: (host' { inherit services; }).toplevel) (import ./refused.nix { inherit lib pkgs fixtures; });
+  refusedEvaluated = lib.mapAttrs (_: host: host.toplevel) evaluated;
+  # Their assertions at once; null where evaluation ends before it comes to them.
+  refusedMessages = lib.mapAttrs
+    (_: host:
+      let
+        failed = map (each: each.message) (lib.filter (each: !each.assertion) host.config.assertions);
+        found = builtins.tryEval (builtins.deepSeq failed failed);
+      in
+      if found.success && found.value != [ ] then found.value else null)
+    evaluated;
+  refusedStarts = import ./starts.nix { inherit lib pkgs; } started;
+  accepted = lib.mapAttrs (_: host: host.toplevel) good;
+  acceptedStarts = import ./starts.nix { inherit lib pkgs; } good;
+  acceptedMessages = lib.mapAttrs
+    (_: host: {
+      failed = map (each: each.message) (lib.filter (each: !each.assertion) host.config.assertions);
+      inherit (host.config) warnings;
+    })
+    good;
+  refusedStarted = lib.mapAttrs (_: host: host.toplevel) started;
   # A model of its own, of the file that the test brings.
   localModel = host' {
     services = {

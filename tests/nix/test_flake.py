@@ -85,7 +85,7 @@ def test_the_flake_shows_what_there_is(nix, tree: Path, nixpkgs: Path) -> None:
         "templates",
     }
     assert set(shown["templates"]) == {"default", "host", "plugin-directory", "plugin-entry-point"}
-    assert set(shown["apps"]["x86_64-linux"]) == {"check-plugins", "default", "hermes"}
+    assert set(shown["apps"]["x86_64-linux"]) == {"check-config", "check-plugins", "default", "hermes"}
 
 
 def test_the_overlay_has_the_builder_of_plugins_and_a_template_passes_through_it(

@@ -54,7 +54,7 @@ def test_a_home_has_the_daemon_as_a_service_of_the_user(nix) -> None:
     ):
         assert line in text.splitlines()
     package = nix.evaluate("homes.full.config.services.hermes-agent.finalPackage")
-    assert f"ExecStart={package}/bin/hermes gateway run" in text
+    assert f'ExecStart="{package}/bin/hermes" "gateway" "run"' in text
     assert nix.evaluate("homes.full.config.home.packages") == [package]
     declared = nix.evaluate("homes.full.config.home.sessionVariables")["HERMES_DECLARED_CONFIG"]
     assert f'Environment="HERMES_DECLARED_CONFIG={declared}"' in text

@@ -73,7 +73,9 @@ def test_a_command_has_limits_of_its_own(nix) -> None:
 def test_a_host_with_a_local_model_needs_no_key(nix) -> None:
     built = nix.build("systems.localModel.toplevel").path
     unit = (built / "hermes-local-model.service").read_text()
-    assert "--host 127.0.0.1 --port 8641 --jinja" in unit
+    assert '"--host" "127.0.0.1" "--port" "8641" "--jinja"' in unit
+    # A file beside the configuration is in the store, and in what the unit needs.
+    assert re.search(r'"--model" "/nix/store/\w{32}-README.md"', unit)
     said = systemd_analyze("verify", "--man=no", str(built / "hermes-local-model.service"))
     assert (said.returncode, said.stdout + said.stderr) == (0, "")
     limit = ("security", "--offline=true", "--no-pager", "--threshold=15")
@@ -102,7 +104,7 @@ def test_the_unit_starts_the_daemon_with_what_was_declared(nix) -> None:
     package = nix.build("systems.full.package").path
     declared = nix.build("systems.full.config.services.hermes-agent.declaredConfig").path
     for line in (
-        f"ExecStart={package}/bin/hermes gateway run",
+        f'ExecStart="{package}/bin/hermes" "gateway" "run"',
         'Environment="HERMES_DECLARED_CONFIG=/etc/hermes-agent/settings.json"',
         'Environment="HERMES_HOME=/var/lib/hermes/.hermes"',
         'Environment="PERCENT=100%% of $HOME"',

@@ -41,7 +41,7 @@ def test_every_option_reaches_the_unit_and_the_settings(nix) -> None:
     ):
         assert line in unit
     (start,) = [line for line in unit if line.startswith("ExecStart=")]
-    assert start.endswith('/bin/hermes gateway run "--verbose"')
+    assert start.endswith('/bin/hermes" "gateway" "run" "--verbose"')
     assert len([line for line in unit if line.startswith("ExecStartPre=")]) == 3
     users = nix.evaluate("upstream.everything.config.users.users")
     assert users == {"assistant": {"isSystemUser": True, "group": "assistant", "home": "/srv/assistant"}}

@@ -18,6 +18,7 @@
       { services.hermes-agent.settings = { display = { compact = false; personality = "kawaii"; }; memory = { memory_enabled = true; user_profile_enabled = true; }; }; }
     ];
     services.hermes-agent.enable = true;
+    services.hermes-agent.environmentFiles = [ "/run/secrets/hermes-env" ];
   };
 
   everything = { config, pkgs, ... }: {

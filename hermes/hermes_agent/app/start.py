@@ -101,14 +101,14 @@ def unpriced_models(host: Host) -> list[str]:
         return []
     follows = "it is not asked" if limits.refuses_unpriced else "its calls are not counted"
     found: dict[tuple[str, str], str] = {}
-    for use, selection in _selections(host):
+    for use, selection in configured_models(host):
         if not host.model_infos.is_priced(selection.endpoint, selection.model):
             why = unpriced_sentence(selection.model, selection.provider, key)
             found.setdefault((selection.provider, selection.model), f"{use}: {why}; {follows}. {PRICE_REMEDY}")
     return list(found.values())
 
 
-def _selections(host: Host) -> Iterator[tuple[str, ModelSelection]]:
+def configured_models(host: Host) -> Iterator[tuple[str, ModelSelection]]:
     """Yield the configured models, each with its key of the config; unavailable models are left out."""
     from hermes_agent.plugins.llm_access import task_selection  # 20 ms that a start without caps does not need
     from hermes_agent.plugins.llm_client import task_settings

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.core.errors import UserError
+from hermes_agent.core.errors import EXIT_CONFIG, EXIT_FAILED, UserError
 from hermes_agent.store.migrations import Schema, migrate, split_sql, versions
 
 BUSY_MS = 10_000
@@ -48,7 +48,10 @@ class Database:
                 migrate(self._connection, path, schemas, self.write)
         except sqlite3.DatabaseError as exc:
             self.close()
-            raise UserError(f"cannot open {path}: {exc}", hint="Move the file away, or restore a copy of it.") from exc
+            # a locked file gets free again; a damaged one stays so, whatever the number of restarts
+            status = EXIT_FAILED if isinstance(exc, sqlite3.OperationalError) else EXIT_CONFIG
+            hint = "Move the file away, or restore a copy of it."
+            raise UserError(f"cannot open {path}: {exc}", hint=hint, exit_status=status) from exc
         except BaseException:
             self.close()
             raise

@@ -385,8 +385,20 @@ add_doctor = doctor_command.add
         argument("--ask", action="store_true", help="ask the model a question and measure the time to the answer"),
     ),
     JSON,
+    argument("--declared", metavar="FILE", help="start with this config in an empty home, without network, and stop"),
+    argument(
+        "--given",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --declared: a variable or credential that the service will have (may be repeated)",
+    ),
+    argument("--service", metavar="FILE", help="with --declared: what the unit gives, as JSON (docs/nix.md)"),
+    argument("--strict", action="store_true", help="with --declared: warnings are errors"),
 )
 def _run_doctor(args: Args) -> int:
+    if args.declared is not None:
+        return _check_declared(args)
     from hermes_agent.app.diagnosis import print_lines
     from hermes_agent.app.doctor import run_checks  # imports plugins, config and models
 
@@ -398,3 +410,22 @@ def _run_doctor(args: Args) -> int:
     if args.json:
         print_json([line._asdict() for line in lines])
     return EXIT_FAILED if any(line.level == "wrong" for line in lines) else EXIT_OK
+
+
+def _check_declared(args: Args) -> int:
+    """Check a declared config; status 78: the daemon would not start with it, or not do what it says."""
+    from hermes_agent.app.declared import check_declared, read_declaration  # imports plugins, config and models
+    from hermes_agent.app.diagnosis import Diagnosis, print_lines
+    from hermes_agent.core.errors import EXIT_CONFIG
+
+    found = check_declared(read_declaration(Path(args.declared), args.given, args.service))
+    is_refused = any(each.level == "error" or args.strict for each in found)
+    if args.json:
+        print_json({"valid": not is_refused, "findings": [each._asdict() for each in found]})
+    else:
+        levels = {"error": "wrong", "warning": "wrong" if args.strict else "note"}
+        for each in found:
+            print_lines([Diagnosis(levels[each.level], "declared", each.text, each.remedy)], width=10)  # type: ignore[arg-type]
+        if not found:
+            print_lines([Diagnosis("ok", "declared", f"the daemon starts with {args.declared}")], width=10)
+    return EXIT_CONFIG if is_refused else EXIT_OK

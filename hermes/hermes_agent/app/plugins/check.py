@@ -217,7 +217,7 @@ def _work(
     home: Path, roots: list[PluginRoot], open_host: OpenHost, misnamed: NameCheck, tell: Callable[[str], None]
 ) -> dict[str, Any]:
     """Load all plugins and return the report as JSON types; runs in the child process."""
-    _enter_home(home)
+    enter_empty_home(home)
     try:
         host = open_host(home)
     except UserError as exc:
@@ -277,7 +277,8 @@ def _platform_checks(host: CheckedHost) -> Iterable[CheckFinding]:
             yield CheckFinding("warning", "platform", text, (key,))
 
 
-def _enter_home(home: Path) -> None:
+def enter_empty_home(home: Path) -> None:
+    """Make `home` the home of this process, without the variables of another one."""
     for name in REMOVED:
         os.environ.pop(name, None)
     os.environ.update(HOME=str(home), HERMES_HOME=str(home))

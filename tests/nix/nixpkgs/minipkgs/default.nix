@@ -26,6 +26,18 @@ let
     bubblewrap = build.hostTool "bubblewrap" [ "bwrap" ];
     coreutils = build.hostTool "coreutils" [ "cat" "chmod" "cp" "dirname" "env" "kill" "head" "id" "install" "ln" "ls" "mkdir" "mktemp" "mv" "rm" "sha256sum" "sleep" "sort" "stat" "true" ];
     findutils = build.hostTool "findutils" [ "find" "xargs" ];
+    curl = build.hostTool "curl" [ "curl" ];
+    diffutils = build.hostTool "diffutils" [ "cmp" "diff" ];
+    gawk = build.hostTool "gawk" [ "awk" ];
+    gnutar = build.hostTool "gnutar" [ "tar" ];
+    gzip = build.hostTool "gzip" [ "gunzip" "gzip" "zcat" ];
+    procps = build.hostTool "procps" [ "pgrep" "pkill" "ps" ];
+    # Programs that are there, whether or not the machine has them.
+    nodejs = build.runCommand "nodejs-host" { } ''
+      mkdir -p $out/bin
+      for p in node npm npx; do printf '#!/bin/sh\nexec /usr/bin/%s "$@"\n' $p > $out/bin/$p; done
+      chmod +x $out/bin/*
+    '';
     git = build.hostTool "git" [ "git" ];
     gnumake = build.hostTool "gnumake" [ "make" ];
     gnugrep = build.hostTool "gnugrep" [ "grep" ];

@@ -7,6 +7,7 @@ lib.evalModules {
   inherit specialArgs;
   modules = [
     ./options.nix
+    { _module.args.utils = import ./utils.nix { inherit lib; }; }
     ({ config, ... }: { _module.args.pkgs = lib.mkDefault legacyPackages.${config.nixpkgs.hostPlatform}; })
   ] ++ modules;
 }

@@ -29,7 +29,8 @@ let
     (homes // lib.concatMapAttrs (_: rules: rules) config.systemd.tmpfiles.settings)));
   sysusers = lib.concatLines (map (name: "g ${name} -") (lib.attrNames config.users.groups ++ lib.attrNames normal)
     ++ lib.concatLists (lib.mapAttrsToList (name: u: [ "u ${name} - - ${home name u}" ] ++ map (group: "m ${name} ${group}")
-      (lib.optional (u ? group) u.group ++ u.extraGroups or [ ])) config.users.users));
+      (lib.optional (u ? group) u.group ++ u.extraGroups or [ ])) config.users.users)
+    ++ lib.concatLists (lib.mapAttrsToList (group: g: map (user: "m ${user} ${group}") g.members or [ ]) config.users.groups));
   normal = lib.filterAttrs (_: u: u.isNormalUser or false) config.users.users;
   home = name: u: u.home or "/home/${name}";
   homes = lib.mapAttrs' (name: u: lib.nameValuePair (home name u) { d = { user = name; group = name; mode = "0700"; }; }) normal;
@@ -53,6 +54,7 @@ in
     system = {
       stateVersion = mkOption { type = types.str; default = "26.05"; };
       checks = mkOption { type = types.listOf types.package; default = [ ]; };
+      activationScripts = anything;
       build = mkOption { type = types.attrsOf types.raw; default = { }; };
     };
     systemd.tmpfiles.settings = anything;
@@ -84,6 +86,7 @@ in
       ${lib.concatLines (lib.mapAttrsToList (name: u: "cp ${u.unit}/${name} $out/") config.systemd.units)}
       cp ${pkgs.writeText "tmpfiles.conf" tmpfiles} $out/tmpfiles.conf
       cp ${pkgs.writeText "sysusers.conf" sysusers} $out/sysusers.conf
+      cp ${pkgs.writeText "activate" (lib.concatLines (lib.mapAttrsToList (_: script: script.text or script) config.system.activationScripts))} $out/activate
       ${lib.concatLines (lib.mapAttrsToList (name: file: "install -D -m 0644 ${file.source} $out/etc/${name}") config.environment.etc)}
     '');
 }
