@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.test_http import ask, daemon
 
+from hermes_agent.cron import Job, Schedule
+from hermes_agent.cron.feature import ScheduledJobs
+from hermes_agent.gateway.scheduled_jobs import SchedulerFactory
 from hermes_agent.testing import call, plugin_host
 from hermes_agent.testing.chat import chat_host
 from hermes_agent.testing.scripted_model import ScriptedModel
+from terminal_screen import TerminalScreen
 from worlds import PROMPTS, make_home, results_seen, run, script
 
 REASON = "not on this machine"
@@ -68,6 +75,33 @@ def test_a_guard_waits_for_consent_and_then_blocks_in_every_process(tmp_path: Pa
         assert REASON not in results_seen(model)[-1]
 
 
+def test_a_chat_asks_at_its_start_and_a_flag_answers_for_all(tmp_path: Path, scripted: Any, guard: str) -> None:
+    with scripted(script(PROMPT)) as model:
+        home = hooked_home(tmp_path, model, guard)
+        terminal = TerminalScreen(home, columns=100, rows=40)
+        terminal.wait("The config runs a program on pre_tool_call")
+        assert guard[-30:] in terminal.text().replace("\n", "")
+        terminal.type("n")
+        terminal.gone("Not now")
+        terminal.until(lambda: terminal.input() == "", "an empty input")
+        terminal.leave()
+        assert not (home / "shell-hooks-allowlist.json").exists()
+
+        terminal = TerminalScreen(home, columns=100, rows=40)
+        terminal.wait("The config runs a program on pre_tool_call")
+        terminal.type("y")
+        terminal.wait("Allowed: ")
+        terminal.say(PROMPT.question)
+        terminal.wait(REASON)
+        terminal.idle()
+        terminal.leave()
+        assert run(home, "hooks", "revoke", guard).returncode == 0
+
+        asked = run(home, "chat", "--accept-hooks", "-q", PROMPT.question)
+        assert REASON in results_seen(model)[-1] and "Shell hooks" not in asked.stderr
+        assert not json.loads((home / "shell-hooks-allowlist.json").read_text())["approvals"]
+
+
 def test_test_shows_what_a_program_gets_and_answers(tmp_path: Path, scripted: Any, guard: str) -> None:
     with scripted(script(PROMPT)) as model:
         home = hooked_home(tmp_path, model, guard)
@@ -111,6 +145,30 @@ def test_a_guard_holds_in_chats_and_in_their_background_work(guard: str) -> None
         chat.write("/background plan")
         chat.wait(lambda: len(model.requests) == 2, "the end of the background work")
     assert REASON in results(model)[0]
+
+
+def test_a_guard_holds_in_scheduled_jobs(tmp_path: Path, guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with plugin_host(config=config(guard), model=[TODO, "done"]) as host:
+        job = Job("", "plan", Schedule("once", "at 9", at=1.0), prompt="plan", principal="local")
+
+        async def work() -> None:
+            done = asyncio.Event()
+
+            async def send(*args: Any) -> None:
+                done.set()
+
+            scheduler = host.host.service(SchedulerFactory).make(send)
+            await scheduler.start()
+            async with asyncio.timeout(60):
+                await done.wait()
+            await scheduler.drain(5)
+
+        with contextlib.closing(host.host.service(ScheduledJobs).open()) as store:
+            store.put(replace(job, next_run=1.0, deliver="irc:#room"))
+        host._run(work())
+        assert REASON in results(host.model)[0]
+    (event,) = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
+    assert event["tool_name"] == "todo"
 
 
 def test_a_guard_in_the_sandbox_sees_the_call_and_not_the_home(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hermes_agent import __version__
 from hermes_agent.app.first_prompt import ChatSources, OpenedScreen, make_screen
 from hermes_agent.app.start import start_warnings
 from hermes_agent.console.console import Console
-from hermes_agent.console.dependencies import BackgroundWork, ConsoleDeps
+from hermes_agent.console.dependencies import BackgroundWork, ConsoleDeps, StartQuestion
 from hermes_agent.console.overview import Banner
 from hermes_agent.console.screen import Screen
 from hermes_agent.host import Host
@@ -20,6 +20,7 @@ from hermes_agent.models.model_catalog import ModelInfo
 from hermes_agent.sessions import LOCAL
 from hermes_agent.workspace.checkpoints import Checkpoints
 from hermes_agent.workspace.feature import ProcessNotices
+from hermes_agent.workspace.shell_hooks import ShellHookLoader
 
 
 async def run_chat(
@@ -95,6 +96,10 @@ def console_deps(host: Host) -> ConsoleDeps:
         busy_mode=host.config.get("display.busy_input_mode") if is_mode_written else "queue",
         shows_reasoning=bool(host.config.get("display.show_reasoning")),
         has_local_files=host.config.get("terminal.backend") in ("local", "bwrap", "systemd"),
+        questions=[
+            StartQuestion(waiting.title, waiting.details, waiting.allow)
+            for waiting in host.service(ShellHookLoader).questions()
+        ],
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from hermes_agent import __version__
+from hermes_agent.app.cli.command import ACCEPT_HOOKS
 from hermes_agent.app.cli.parser import Parser
 from hermes_agent.config.home import selected_profile
 from hermes_agent.core.errors import UserError
@@ -77,6 +78,7 @@ def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str =
     parser.add_argument("-p", "--profile", metavar="NAME", help="work in this profile (`hermes profile`); comes first")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error; comes first")
     parser.add_argument("-m", "--model", metavar="NAME", help="use this model instead of the configured one")
+    ACCEPT_HOOKS(parser)
     parser.set_defaults(run=_open_conversation)
     # prog: without it argparse makes a help formatter, which imports shutil
     subparsers = parser.add_subparsers(prog=parser.prog, metavar="COMMAND", title="commands", dest="command")
@@ -139,6 +141,8 @@ def _open_conversation(args: argparse.Namespace) -> int:
     from hermes_agent.app import daemon_client
 
     if (door := daemon_client.daemon_socket(os.environ)) is not None:
+        if args.accept_hooks:
+            raise UserError(f"the daemon at {door} has no option --accept-hooks", hint="Its operator allows hooks.")
         return daemon_client.converse(door, args)
     from hermes_agent.app import conversation  # asyncio, the model and the plugins
 

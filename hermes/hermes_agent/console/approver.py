@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from hermes_agent.console.dependencies import StartQuestion
 from hermes_agent.console.menus import Menu, MenuOption
 from hermes_agent.console.screen import Screen
 from hermes_agent.console.styled import Line, Piece, fit, line, printable, wrap
 from hermes_agent.console.transcript_view import TranscriptView
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.policy import Choice, Refusal
+from hermes_agent.runtime.bridge import Bridge
 
 MAX_DETAIL_LINES = 30
 MAX_HOSTS = 5
@@ -105,3 +107,16 @@ def _detail_style(tool: str, number: int, text: str) -> str:
     if tool in _DIFF_TOOLS:
         return {"+": "added", "-": "removed", "@": "hunk"}.get(text[:1], "")
     return "dim" if number and text.startswith("in ") else "command"
+
+
+async def ask_at_start(
+    screen: Screen, view: TranscriptView, bridge: Bridge, questions: Sequence[StartQuestion]
+) -> None:
+    """Ask what the user decides before the first message; without an answer nothing is accepted."""
+    for question in questions:
+        title = [line(printable(question.title), "strong")]
+        title += [line(f"  {printable(each)}") for each in question.details.splitlines()[:MAX_DETAIL_LINES]]
+        options = [MenuOption("Yes, allow it", "yes", "y"), MenuOption("Not now", "no", "n")]
+        chosen = await screen.choose(Menu(title, options, cursor=1))
+        if chosen is not None and chosen.value == "yes":
+            view.note(await bridge.run(question.accept))

@@ -13,7 +13,7 @@ from hermes_agent.agent import Agent
 from hermes_agent.agent.command_router import CommandCall, CommandRouter, RunSkill, UnknownCommand
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.commands import HelpRow, parse_command
-from hermes_agent.console.approver import MenuApprover
+from hermes_agent.console.approver import MenuApprover, ask_at_start
 from hermes_agent.console.clipboard import paste_from_clipboard
 from hermes_agent.console.dependencies import ConsoleDeps
 from hermes_agent.console.input import (
@@ -172,6 +172,8 @@ class Console:
 
     async def _converse(self, first_question: str | None, reading: asyncio.Task[None], *, prompt: bool) -> None:
         status = EXIT_OK
+        if sys.stdin.isatty():
+            await ask_at_start(self.screen, self.view, self.agent.bridge, self.deps.questions)
         if first_question is not None:
             self.view.user_message(first_question)
             status = await self.run_turn(first_question)

@@ -22,6 +22,16 @@ class BackgroundWork(NamedTuple):
     """Seconds since the epoch; 0 if unknown."""
 
 
+class StartQuestion(NamedTuple):
+    """A question that the user answers before the first message."""
+
+    title: str
+    details: str
+    """Lines below the title, such as a diff."""
+    accept: Callable[[], str]
+    """Called in a worker for the answer yes; returns what happened."""
+
+
 class ConsoleDeps(NamedTuple):
     """Services of the console."""
 
@@ -42,3 +52,5 @@ class ConsoleDeps(NamedTuple):
     busy_mode: BusyMode = "queue"
     """What a message does that is sent during a turn."""
     shows_reasoning: bool = False
+    questions: Sequence[StartQuestion] = ()
+    """What is asked before the first message."""

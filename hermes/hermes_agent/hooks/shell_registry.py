@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.hooks.bus import HookBus
 from hermes_agent.hooks.shell_consent import HookConsent
@@ -16,6 +16,16 @@ logger = logging.getLogger(__name__)
 SAFE_MODE = "HERMES_SAFE_MODE"
 MARGIN_S = 5.0
 """Seconds beyond a program's own limit before the hook bus gives up on it."""
+
+
+class HookQuestion(NamedTuple):
+    """A hook that waits for the user's consent."""
+
+    title: str
+    details: str
+    """Why it waits, and how its script changed."""
+    allow: Callable[[], str]
+    """Store the approval, register the hook, and return what happened."""
 
 
 class ShellHooks:
@@ -79,6 +89,25 @@ class ShellHooks:
         named = ", ".join(dict.fromkeys(hook.command for hook, _ in self.pending))
         guard = " (guards among them: calls are not checked)" if guards else ""
         return [f"Shell hooks that do not run{guard}: {named}. `hermes hooks allow` shows and allows them."]
+
+    def questions(self, reload: Callable[[], None]) -> list[HookQuestion]:
+        """Return a question for each hook that waits.
+
+        Args:
+            reload: registers the hooks of the config again.
+        """
+        return [self._question(hook, why, reload) for hook, why in self.pending]
+
+    def _question(self, hook: ShellHook, why: str, reload: Callable[[], None]) -> HookQuestion:
+        consent = HookConsent(self._home)
+
+        def allow() -> str:
+            consent.allow(hook)
+            reload()
+            return f"Allowed: {hook.command} runs on {hook.event}. `hermes hooks revoke` takes it back."
+
+        title = f"The config runs a program on {hook.event}: {hook.command}. Allow it?"
+        return HookQuestion(title, f"It is {why}.\n{consent.difference(hook)}".strip(), allow)
 
     def _register(self, hook: ShellHook) -> None:
         callback = ShellHookCallback(

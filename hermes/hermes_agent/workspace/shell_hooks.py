@@ -23,7 +23,7 @@ from hermes_agent.workspace.task_shells import TaskShells
 if TYPE_CHECKING:
     from hermes_agent.hooks.outbound import OutboundWebhooks
     from hermes_agent.hooks.shell_hooks import HookRun, RunHook
-    from hermes_agent.hooks.shell_registry import ShellHooks
+    from hermes_agent.hooks.shell_registry import HookQuestion, ShellHooks
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +91,10 @@ class ShellHookLoader:
     def hints(self) -> list[str]:
         """Return what a user reads at the start about hooks that do not run."""
         return [] if self._hooks is None else self._hooks.hints()
+
+    def questions(self) -> list[HookQuestion]:
+        """Return a question for each hook that waits for consent; an answer yes registers the hooks again."""
+        return [] if self._hooks is None else self._hooks.questions(self.load)
 
     def _make(self) -> ShellHooks:
         from hermes_agent.hooks.shell_registry import ShellHooks

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from hermes_agent.app.cli.command import Args, CliSubcommand, argument, exclusive
+from hermes_agent.app.cli.command import ACCEPT_HOOKS, Args, CliSubcommand, argument, exclusive
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 
 chat_command = CliSubcommand(
@@ -50,6 +50,7 @@ def _count(text: str) -> int:
     argument("--image", metavar="FILE", action="append", default=[], help="send an image; repeatable"),
     argument("--cwd", metavar="DIR", help="work in this directory"),
     argument("--max-turns", metavar="N", type=_count, help="model requests that a turn may make"),
+    ACCEPT_HOOKS,
     argument("--approve", action="store_true", help="allow what asks, except what the user must decide each time"),
     exclusive(
         argument("--json", action="store_true", help="write one JSON object at the end"),
@@ -91,7 +92,19 @@ def _ask_daemon(door: Path, args: Args) -> int:
     """Ask the machine's daemon, which has none of the options that change how it works."""
     from hermes_agent.app import daemon_client
 
-    names = ("toolsets", "skills", "image", "cwd", "max_turns", "approve", "json", "jsonl", "quiet", "verbose")
+    names = (
+        "accept_hooks",
+        "toolsets",
+        "skills",
+        "image",
+        "cwd",
+        "max_turns",
+        "approve",
+        "json",
+        "jsonl",
+        "quiet",
+        "verbose",
+    )
     given = next((name for name in names if getattr(args, name)), None)
     if given is not None:
         raise UserError(

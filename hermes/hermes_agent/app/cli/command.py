@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,19 @@ def exclusive(*arguments: Argument) -> Argument:
 
 
 JSON = argument("--json", action="store_true", help="print JSON")
+
+
+class _AcceptHooks(argparse.Action):
+    """Sets the variable that allows the shell hooks of the config in this process."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        setattr(namespace, self.dest, True)
+        os.environ["HERMES_ACCEPT_HOOKS"] = "1"
+
+
+ACCEPT_HOOKS = argument(
+    "--accept-hooks", action=_AcceptHooks, nargs=0, help="run the shell hooks of the config without asking for consent"
+)
 YES = argument("-y", "--yes", action="store_true", help="do not ask")
 
 

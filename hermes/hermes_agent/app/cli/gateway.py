@@ -16,7 +16,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, ensure_home, exclusive, print_json
+from hermes_agent.app.cli.command import (
+    ACCEPT_HOOKS,
+    JSON,
+    Args,
+    CliSubcommand,
+    argument,
+    ensure_home,
+    exclusive,
+    print_json,
+)
 from hermes_agent.app.daemon_client import ask_daemon, daemon_socket
 from hermes_agent.config import load
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
@@ -40,6 +49,7 @@ add_gateway = gateway_command.add
 @gateway_command.action(
     "run",
     "run the daemon in the foreground, with the HTTP server",
+    ACCEPT_HOOKS,
     exclusive(
         argument("-v", "--verbose", dest="log_level", action="store_const", const="DEBUG", help="log everything"),
         argument(
