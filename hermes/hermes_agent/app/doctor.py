@@ -22,6 +22,7 @@ from hermes_agent.app.control_operations import troubles_as_json
 from hermes_agent.app.daemon_client import daemon_socket
 from hermes_agent.app.diagnosis import Diagnosis, Level
 from hermes_agent.app.gateway_commands import collect_from_socket, collect_status
+from hermes_agent.app.imports.journal import interrupted_imports
 from hermes_agent.app.manifest_cache import declared_schema, quiet_or_debug
 from hermes_agent.app.plugins.doctor import run_plugin_checks as plugin_findings
 from hermes_agent.app.plugins.home import LazySecrets
@@ -270,6 +271,9 @@ def _plugins(home: Path) -> Iterator[Diagnosis]:
 
 
 def _state(home: Path) -> Iterator[Diagnosis]:
+    for name in interrupted_imports(home):
+        remedy = f"`hermes import undo {name}` takes it back; the next `hermes import` of any home finishes it."
+        yield Diagnosis("wrong", "state", f"the import {name} was interrupted: a part of it is here", remedy)
     path = home / "state.db"
     if not path.exists():
         yield Diagnosis("idle", "state", "nothing is stored yet")

@@ -155,10 +155,11 @@ def versions(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
     if "schema_version" not in tables:
         return {}
     if "owner" not in {row[1] for row in connection.execute("PRAGMA table_info(schema_version)")}:
+        home = Path(connection.execute("PRAGMA database_list").fetchone()[2]).parent
         raise UserError(
-            "this home was made by upstream's program: its state.db has other tables",
-            hint="Move the home aside and import it: `mv ~/.hermes ~/.hermes-upstream`, then"
-            " `hermes import upstream ~/.hermes-upstream` (docs/operator/import.md).",
+            f"{home} is the home of upstream's program: its state.db has other tables",
+            hint=f"Move it aside and import it: `mv {home} {home}-upstream`, then"
+            f" `hermes import upstream {home}-upstream` (docs/operator/import.md).",
         )
     if "schema_min_reader" not in tables:  # written by a release without `min_reader`
         return {owner: (version, version) for owner, version in connection.execute("SELECT * FROM schema_version")}

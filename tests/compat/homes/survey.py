@@ -42,6 +42,7 @@ def find_lost(source: Path, home: Path, report: dict[str, Any]) -> list[str]:
         f"file {name}"
         for name in (str(place.relative_to(source)) for place in source.rglob("*") if not is_folder(place))
         if not any(name == one or name.startswith(f"{one}/") for one in named)
+        and not ((source / name).is_dir() and any(one.startswith(f"{name}/") for one in named))  # a link to a folder
         and not name.endswith(("state.db-wal", "state.db-shm"))
     ]
     for item in report["items"]:

@@ -220,7 +220,7 @@ def test_undo_leaves_the_home_as_it_was_but_for_what_was_changed_since(
     assert hermes("import", "undo").status != 0
 
 
-@pytest.mark.parametrize("kind", ["files", "sessions", "settings", "checking"])
+@pytest.mark.parametrize("kind", ["staging", "files", "sessions", "settings", "checking"])
 def test_an_import_that_is_killed_is_finished_by_the_next_command(
     home: Path, source: Path, kind: str, hermes: Hermes
 ) -> None:
@@ -232,16 +232,19 @@ def test_an_import_that_is_killed_is_finished_by_the_next_command(
         def killed(text: str) -> None:
             nonlocal seen
             seen += text.startswith((f"writing {kind}", f"{kind} the copy"))
+            seen += kind == "staging" and text == "checking the source"
             if seen == (3 if kind == "files" else 1):
                 os._exit(9)
 
         run_import(ImportOptions("upstream", source, home, progress=killed))
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    assert [journal.state for journal in list_journals(home)] == ["committing"]
+    assert [journal.state for journal in list_journals(home)] == ["staging" if kind == "staging" else "committing"]
+    assert ("was interrupted" in hermes("doctor", "--offline").stdout) is (kind != "staging")
     report = hermes("import", "upstream", source, "--json").json
     assert find_lost(source, home, report) == []
-    assert not [item for item in report["items"] if item["outcome"] in ("new", "conflict")]
+    assert bool([item for item in report["items"] if item["outcome"] == "new"]) is (kind == "staging")
+    assert not report["is_dry_run"] and not [item for item in report["items"] if item["outcome"] == "conflict"]
     assert [journal.state for journal in list_journals(home)] == ["done"]
 
 
@@ -311,6 +314,30 @@ def test_odd_files_are_imported_or_named(hermes: Hermes, home: Path, source: Pat
     assert (home / "memories/USER.md").read_bytes() == b"Name: \xff\xfe\n"
     assert "long ago" in hermes("sessions", "show", "old", "--json").stdout
     assert "longer ago" in hermes("sessions", "show", "older", "--json").stdout
+
+
+def test_folders_and_a_database_that_are_links_out_of_the_home_are_followed(
+    hermes: Hermes, home: Path, source: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    for name in ("skills", "state.db", "config.yaml"):
+        (source / name).rename(tmp_path / "dotfiles" / name)
+        (source / name).symlink_to(tmp_path / "dotfiles" / name)
+    report = hermes("import", "upstream", source, "--json").json
+    assert find_lost(source, home, report) == []
+    assert (home / "skills/water/SKILL.md").exists() and not (home / "skills").is_symlink()
+    assert len(hermes("sessions", "list", "--all", "--json").json) == 5
+    assert hermes("config", "get", "agent.max_turns").stdout.strip() == "41"
+
+
+def test_data_that_the_code_of_a_plugin_names_is_imported_with_it(hermes: Hermes, home: Path, source: Path) -> None:
+    (source / "plugins/garden/__init__.py").write_text('FILE = HOME / "garden-data" / "plants.json"\n')
+    (source / "garden-data").mkdir()
+    (source / "garden-data/plants.json").write_text("[1]")
+    report = hermes("import", "upstream", source, "--json").json
+    assert (home / "garden-data/plants.json").read_text() == "[1]"
+    left = {item["source"] for item in report["items"] if item["outcome"] == "not imported"}
+    assert "mysterious" in left and not (home / "mysterious").exists()
 
 
 def test_a_database_with_a_log_and_a_lock_is_read_without_a_trace(hermes: Hermes, home: Path, source: Path) -> None:

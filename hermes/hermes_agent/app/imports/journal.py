@@ -108,6 +108,11 @@ def list_journals(home: Path) -> list[ImportJournal]:
     return sorted(found, key=lambda journal: float(journal.value["made"]))
 
 
+def interrupted_imports(home: Path) -> list[str]:
+    """Return the ids of imports that are neither finished nor undone."""
+    return [journal.id for journal in list_journals(home) if journal.state in ("committing", "undoing")]
+
+
 def find_journal(home: Path, wanted: str) -> ImportJournal:
     """Return an import by its id or the beginning of it; "" is the last that is not undone.
 

@@ -16,7 +16,7 @@ from hermes_agent.app.imports.content import FileEntry, HomeContent, JobEntry, P
 from hermes_agent.app.imports.openclaw_config import PROVIDERS, OpenClawConfig, parse_json5
 from hermes_agent.app.imports.openclaw_sessions import OpenClawSessions
 from hermes_agent.app.imports.source_tree import SourceTree
-from hermes_agent.app.imports.upstream_home import read_variables
+from hermes_agent.app.imports.upstream_home import add_entry, read_variables
 from hermes_agent.app.imports.upstream_sessions import copy_database
 from hermes_agent.core.errors import UserError
 from hermes_agent.credentials.logins import API_KEY, Login
@@ -89,12 +89,7 @@ class _OpenClawHome:
             self.content.leave("file", path, reason, path, len(found))
 
     def _add(self, kind: str, source: str, target: str) -> None:
-        self._tree.take(source)
-        for found in self._tree.below(source):
-            if found.problem:
-                self.content.leave("file", found.path, found.problem, found.path)
-        if any(not found.problem for found in self._tree.below(source)):
-            self.content.files.append(FileEntry(kind, source, target))
+        add_entry(self._tree, self.content, kind, source, target)
 
     def _value(self, path: str, kind: str) -> Any:
         """Return the value of a JSON file; None if it is missing, or invalid, which is recorded."""

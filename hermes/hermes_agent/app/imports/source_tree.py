@@ -1,7 +1,7 @@
 """The files of a home that is imported: what there is, with size and hash. Nothing in it is written.
 
 Files are opened to be read and nothing else; SQLite works on copies, so that no `-wal` or `-shm` appears next to them.
-Links are recorded and not followed, except where a reader asks for the content of a config file behind one.
+Links are recorded and not followed, except folders of the home that are links out of it, and single files of config.
 """
 
 from __future__ import annotations
@@ -99,6 +99,13 @@ class SourceTree:
         except OSError:
             return None
 
+    def _leads_out(self, entry: os.DirEntry[str]) -> bool:
+        """Return whether an entry is a link to a folder outside of the home, as dotfile managers make them."""
+        if not entry.is_symlink() or not entry.is_dir():
+            return False
+        target, root = Path(entry.path).resolve(), self.root.resolve()
+        return not target.is_relative_to(root) and not root.is_relative_to(target)
+
     def _scan(self, folder: str, progress: Progress) -> Iterator[SourceFile]:
         try:
             entries = sorted(os.scandir(self.root / folder), key=lambda entry: entry.name)
@@ -109,7 +116,7 @@ class SourceTree:
             path = f"{folder}/{entry.name}" if folder else entry.name
             if path in self._without:
                 continue
-            if entry.is_dir(follow_symlinks=False):
+            if entry.is_dir(follow_symlinks=False) or (not folder and self._leads_out(entry)):
                 yield from self._scan(path, progress)
             else:
                 progress(f"reading {path}")

@@ -53,6 +53,7 @@ _LEFT = {
     **dict.fromkeys(("browser_screenshots", ".skills_prompt_snapshot.json", "models_dev_cache.json"), _CACHE),
 }
 """Known entries that are not imported, with the reason."""
+_LARGEST_SOURCE = 1 << 20
 _LINKED_PLATFORM = "a linked device or the state of a platform: set the platform up again"
 
 
@@ -74,8 +75,34 @@ def read_upstream(tree: SourceTree, work: Path) -> list[HomeContent]:
     for name in tree.names("profiles"):
         if tree.names(f"profiles/{name}"):
             homes.append(_UpstreamHome(tree, f"profiles/{name}", work).read(name))
+    _add_plugin_data(tree, homes[0])
     leave_rest(tree, homes[0])
     return homes
+
+
+def _add_plugin_data(tree: SourceTree, content: HomeContent) -> None:
+    """Add entries of the home that no reader took and the code of an imported plugin names."""
+    code = b"".join(
+        tree.read_bytes(found.path) or b""
+        for entry in content.files
+        if entry.kind == "plugin"
+        for found in tree.below(entry.source)
+        if found.path.endswith((".py", ".yaml")) and found.size < _LARGEST_SOURCE
+    )
+    for name in tree.names(""):
+        named = any(f"{mark}{name}{end}".encode("utf-8", "replace") in code for mark in "\"'/" for end in "\"'/")
+        if named and not any(tree.is_taken(found.path) for found in tree.below(name)):
+            add_entry(tree, content, "plugin data", name, name)
+
+
+def add_entry(tree: SourceTree, content: HomeContent, kind: str, source: str, target: str) -> None:
+    """Add a file or folder, without the parts of it that cannot be copied."""
+    tree.take(source)
+    for found in tree.below(source):
+        if found.problem:
+            content.leave("file", found.path, found.problem, found.path)
+    if any(not found.problem for found in tree.below(source)):
+        content.files.append(FileEntry(kind, source, target))
 
 
 def read_text_file(tree: SourceTree, path: str, content: HomeContent) -> tuple[str, str] | None:
@@ -266,13 +293,7 @@ class _UpstreamHome:
         return value if isinstance(value, dict) else {}
 
     def _add(self, kind: str, source: str, target: str) -> None:
-        """Add a file or folder, without the parts of it that cannot be copied."""
-        self._tree.take(source)
-        for found in self._tree.below(source):
-            if found.problem:
-                self.content.leave("file", found.path, found.problem, found.path)
-        if any(not found.problem for found in self._tree.below(source)):
-            self.content.files.append(FileEntry(kind, source, target))
+        add_entry(self._tree, self.content, kind, source, target)
 
     def _leave(self, path: str, reason: str) -> None:
         self._tree.take(path)

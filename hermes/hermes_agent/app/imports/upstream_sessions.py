@@ -42,10 +42,10 @@ def copy_database(tree: SourceTree, path: str, folder: Path) -> Path | None:
     if tree.read_bytes(path) is None:
         return None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    copy = folder / Path(path).name
+    copy, real = folder / Path(path).name, (tree.root / path).resolve()  # the log is next to the target of a link
     for suffix in ("", "-wal", "-journal"):
-        if f"{path}{suffix}" in tree.files:
-            shutil.copyfile(tree.root / f"{path}{suffix}", f"{copy}{suffix}")
+        if Path(f"{real}{suffix}").is_file():
+            shutil.copyfile(f"{real}{suffix}", f"{copy}{suffix}")
     return copy
 
 
