@@ -11,7 +11,7 @@
 #   make check        format, lint, types, layers
 #   make test         every test that this machine can run
 #   make docs         write the generated pages and pictures again
-#   make pictures     draw the pictures of the terminal again (docs/pictures)
+#   make pictures     record and draw the pictures of the terminal again (docs/pictures)
 #   make hooks        run the commands of `make check` before each commit of this clone
 #   make lock         write the locked requirement files again (needs uv)
 #   make clean        remove what the targets here made
@@ -198,6 +198,7 @@ docs: $(VENV)/.dev
 	@mv docs/reference/config.md.new docs/reference/config.md
 
 pictures: $(VENV)/.dev
+	@$(BIN)/python tests/e2e/pictured.py
 	@$(BIN)/python docs/terminal_pictures.py
 
 hooks: $(VENV)/.dev

@@ -48,7 +48,8 @@ class TerminalScreen:
     ) -> None:
         self.screen = pyte.HistoryScreen(columns, rows, history=5_000, ratio=0.5)
         self._stream = pyte.Stream(self.screen)
-        self.recording: list[tuple[float, str]] = []
+        self.recording: list[tuple[float, str, str]] = []
+        """Time, kind (`o` for output, `m` for a marker) and text."""
         self.raw = ""
         self._began = time.monotonic()
         program, *more = command or [HERMES, *arguments]
@@ -171,16 +172,20 @@ class TerminalScreen:
             return ""
         except pexpect.EOF:
             return None
-        self.recording.append((time.monotonic() - self._began, text))
+        self.recording.append((time.monotonic() - self._began, "o", text))
         self.raw += text
         self._stream.feed(text)
         return text
+
+    def mark(self, label: str) -> None:
+        """Put a marker into the recording."""
+        self.recording.append((time.monotonic() - self._began, "m", label))
 
     def asciicast(self) -> str:
         """Return the recording in the format asciicast v2."""
         head: dict[str, Any] = {"version": 2, "width": self.screen.columns, "height": self.screen.lines}
         return "\n".join(
-            json.dumps(each) for each in (head, *([round(at, 3), "o", text] for at, text in self.recording))
+            json.dumps(each) for each in (head, *([round(at, 3), kind, text] for at, kind, text in self.recording))
         )
 
 

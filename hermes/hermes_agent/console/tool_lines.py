@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 from collections.abc import Mapping, Sequence
@@ -165,7 +166,9 @@ def finished_line(
     room = width - len(verb) - 3
     if problem:
         shown = fit(target, max(room // 2, 8))
-        return crop((mark, Piece("verb", verb), Piece("", f" {shown}"), Piece("failed", problem)), width)
+        return crop(
+            (mark, Piece("verb", verb), Piece("", f" {shown}" if shown else ""), Piece("failed", problem)), width
+        )
     tail = f"{arrow}{details}"
     shown = fit(target, max(room - len(tail), 8))
     return crop((mark, Piece("verb", verb), Piece("", f" {shown}" if shown else ""), Piece("dim", tail)), width)
@@ -267,9 +270,17 @@ def duration(seconds: float) -> str:
 
 
 def _problem(status: ToolStatus, result: str) -> str:
-    error = (error_object(result) or {}).get("error")
+    error = (error_object(_first_object(result)) or {}).get("error")
     text = " ".join(printable(redactor.mask_known(_text(error or result))).split())
     return f"{'' if status == 'error' else f'{status}: '}{text}"
+
+
+def _first_object(result: str) -> str:
+    """Return the JSON object at the beginning of a result; a notice to the model may follow it."""
+    with contextlib.suppress(ValueError, RecursionError):
+        _, end = json.JSONDecoder().raw_decode(result.lstrip())
+        return result.lstrip()[:end]
+    return result
 
 
 def _exit_code(name: str, result: str) -> int:

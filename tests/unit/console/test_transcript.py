@@ -122,6 +122,11 @@ def test_a_failed_command_says_so_and_a_long_diff_is_cut() -> None:
     assert [plain(each) for each in several.lines] == ["a.py", "      -x", "    1 +y", "b.py", "      -- x", "    3 +y"]
 
 
+def test_a_refused_call_says_why_also_with_a_notice_behind_it() -> None:
+    result = '{"error": "not approved"}\n\nThis is the third call of this kind.'
+    assert plain(finished_line("terminal", {}, result, "blocked", 3, 80)) == "✗ Ran  blocked: not approved"
+
+
 def test_a_menu_is_chosen_by_arrows_letters_and_parts_of_names() -> None:
     menu = Menu([line("Allow?")], [MenuOption("Allow", "once", "o"), MenuOption("Deny", "deny", "d")])
     menu.move(-1)
