@@ -12,6 +12,7 @@
 #   make test         every test that this machine can run
 #   make docs         write the generated pages and pictures again
 #   make pictures     record and draw the pictures of the terminal again (docs/pictures)
+#   make site         build the site of the documentation into .cache/site/html
 #   make hooks        run the commands of `make check` before each commit of this clone
 #   make lock         write the locked requirement files again (needs uv)
 #   make clean        remove what the targets here made
@@ -21,6 +22,7 @@
 #   make test-all     `make test` and every suite below (hours)
 #   make test-nix     everything about NixOS, with published plugins and every probe of the unit (needs a package index)
 #   make test-matrix  the Matrix platform at a real Synapse, which is installed first (140 MB)
+#   make test-update  updates of the installed program that fail or are killed, with a running daemon (minutes)
 #   make test-vm      limits of commands in a virtual machine with systemd and control groups v2 (installs qemu; minutes)
 #   make test-podman  the terminal backend of containers at a real podman, which is installed first (needs root)
 #   make test-readme  the README's commands and a new user's tasks in empty containers, every install line
@@ -50,10 +52,11 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 FUZZ := .cache/fuzz/.done
 DOJO := .cache/agentdojo/.done
+SITE := .cache/site/.done
 GTFOBINS := .cache/gtfobins/.done
 
-.PHONY: help run install uninstall check test docs pictures hooks lock clean \
-  test-light test-all test-nix test-matrix test-vm test-podman test-readme compat properties fuzz \
+.PHONY: help run install uninstall check test docs pictures site hooks lock clean \
+  test-light test-all test-nix test-matrix test-update test-vm test-podman test-readme compat properties fuzz \
   chaos-turns chaos attack agentdojo bench commands eval-model soak
 
 help:
@@ -94,7 +97,7 @@ test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 # What each is about is broken here first when it breaks; which tests are taken is the choice of the fastest of each kind.
-test-light: $(VENV)/.dev $(FUZZ) $(DOJO)
+test-light: $(VENV)/.dev $(FUZZ) $(DOJO) $(SITE)
 	@packaging/debian-packages readme
 	@packaging/debian-packages podman
 	@$(BIN)/python tests/peers/install.py synapse
@@ -103,10 +106,12 @@ test-light: $(VENV)/.dev $(FUZZ) $(DOJO)
 	@$(BIN)/python -m pytest -q tests/platforms/test_matrix.py -k "who_wrote or downtime"
 	@HERMES_PODMAN=1 $(BIN)/python -m pytest -q tests/contracts/test_terminal_env.py \
 	  -k "podman and (exit_code or variables or syntax)"
+	@$(BIN)/python -m pytest -q tests/architecture/test_site.py
+	@HERMES_UPDATE_FULL=1 $(BIN)/python -m pytest -q tests/e2e/test_update.py -k "not_get_ready or killed"
 	@HERMES_FUZZ_EXAMPLES=10 $(BIN)/python -m pytest -q tests/fuzz -k schemathesis
 	@cd tests && ../$(BIN)/python -m dojo --every 20
 
-test-all: test test-nix test-matrix test-vm test-podman test-readme check compat chaos properties fuzz attack commands agentdojo eval-model soak bench
+test-all: test test-nix test-matrix test-update test-vm test-podman test-readme check compat chaos properties fuzz attack commands agentdojo eval-model soak bench
 
 test-nix: $(VENV)/.dev
 	@HERMES_NIX_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/nix $(ARGS)
@@ -117,6 +122,9 @@ chaos-turns: $(VENV)/.dev
 test-matrix: $(VENV)/.dev
 	@$(BIN)/python tests/peers/install.py synapse
 	@$(BIN)/python -m pytest tests/platforms/test_matrix.py $(ARGS)
+
+test-update: $(VENV)/.dev
+	@HERMES_UPDATE_FULL=1 $(BIN)/python -m pytest tests/e2e/test_update.py $(ARGS)
 
 test-vm: $(VENV)/.dev
 	@packaging/debian-packages vm
@@ -190,6 +198,7 @@ soak: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	@$(BIN)/python docs/pictures.py
+	@$(BIN)/python docs/contents_page.py
 	@$(BIN)/python -m hermes_agent.hooks.reference docs/plugins/hooks
 	@$(BIN)/python tests/unit/commands/test_page.py
 	@$(BIN)/python tests/unit/adapters/test_page.py
@@ -200,6 +209,15 @@ docs: $(VENV)/.dev
 pictures: $(VENV)/.dev
 	@$(BIN)/python tests/e2e/pictured.py
 	@$(BIN)/python docs/terminal_pictures.py
+	@$(BIN)/python docs/task_pictures.py
+
+# Sphinx and its theme want other versions of what the program has
+$(SITE): requirements/docs.txt
+	@rm -rf $(@D) && $(PYTHON) -m venv $(@D)/venv && $(@D)/venv/bin/pip install --quiet --require-hashes -r $<
+	@touch $@
+
+site: $(SITE)
+	@$(<D)/venv/bin/python docs/site/build.py
 
 hooks: $(VENV)/.dev
 	@$(BIN)/pre-commit install

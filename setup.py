@@ -20,7 +20,7 @@ REMOTE = re.compile(r"(?:https?://|ssh://)?(?:[^/@]*@)?([\w.-]+\.\w+)[:/](.+?)(?
 def make_shared_files() -> list[tuple[str, list[str]]]:
     """Write the man pages and the completion scripts; return them by their folder in the environment."""
     sys.path.insert(0, str(ROOT / "hermes"))
-    from hermes_agent.app.cli.completion import shared_files  # needs the standard library alone
+    from hermes_agent.app.cli.completion import shared_files  # needs what pyproject.toml requires for a build
     from hermes_agent.app.command_line import build_parser
 
     folders: dict[str, list[str]] = {}

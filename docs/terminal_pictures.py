@@ -71,9 +71,13 @@ def _colour(name: str) -> str | None:
     return name.replace("bright", "bright_")
 
 
+def svg_format() -> str:
+    """Return rich's form of a picture without its fonts, which it would fetch."""
+    return re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+
+
 def draw() -> dict[str, str]:
     """Return the pictures as SVG by file name."""
-    without_fonts = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     found = {}
     for mode, svg_theme in SVG_THEMES.items():
         recording = (PICTURES / f"conversation-{mode}.cast").read_text(encoding="utf-8")
@@ -82,7 +86,7 @@ def draw() -> dict[str, str]:
             for row in rows:
                 console.print(row, soft_wrap=True)
             svg = console.export_svg(
-                title="hermes", theme=svg_theme, code_format=without_fonts, unique_id=f"hermes-{name}-{mode}"
+                title="hermes", theme=svg_theme, code_format=svg_format(), unique_id=f"hermes-{name}-{mode}"
             )
             found[f"{name}-{mode}.svg"] = "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
     return found

@@ -41,7 +41,7 @@ let
         "hermes" "plugins" "docs" "packaging" "pyproject.toml" "setup.py"
         "README.md" "SECURITY.md" "CHANGELOG.md" "CONTRIBUTING.md" "LICENSE"
       ]
-      && builtins.match ".*(__pycache__|\\.pyc|\\.egg-info|/docs/[^/]*\\.py)" path == null;
+      && builtins.match ".*(__pycache__|\\.pyc|\\.egg-info|/docs/.*\\.py)" path == null;
   };
   version = lib.head (builtins.match ".*__version__ = \"([^\"]+)\".*" (builtins.readFile ../hermes/hermes_agent/__init__.py));
   optional-dependencies.service = lib.optional (systemd-python != null) systemd-python;
@@ -55,7 +55,7 @@ buildPythonPackage {
   strictDeps = true;
   __structuredAttrs = true;
 
-  build-system = [ setuptools ];
+  build-system = [ setuptools shtab ];
   dependencies = [
     ahocorasick-rs
     aiohttp

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.text import SUBCOMMANDS
-from wheels import build, call, copy_source, install_wheel, make_environment
+from wheels import build, call, copy_source, hermes, install_program
 from worlds import ROOT
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("installed program")]
@@ -23,27 +23,11 @@ NAMED_PAGE = re.compile(r"docs/[\w./-]+\.md|\b(?:README|SECURITY|CONTRIBUTING|CH
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    return build("build_wheel", copy_source(folder / "source"), folder / "dist")
-
-
-@pytest.fixture(scope="module")
 def pristine(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with the program in the environment of `make install`, and a link to it on the PATH."""
     person = tmp_path_factory.mktemp("person")
-    environment = person / ".local" / "share" / "hermes-agent"
-    environment.parent.mkdir(parents=True)
-    make_environment(environment)
-    install_wheel(wheel, environment)
-    (person / ".local" / "bin").mkdir()
-    (person / ".local" / "bin" / "hermes").symlink_to(environment / "bin" / "hermes")
+    install_program(wheel, person)
     return person
-
-
-def hermes(person: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    path = f"{person}/.local/bin:/usr/bin:/bin"
-    return call(person / ".local" / "bin" / "hermes", *arguments, cwd=person, PATH=path, **more)
 
 
 def check(person: Path, *, status: int = 0) -> dict[str, list[dict[str, str]]]:

@@ -7,11 +7,15 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import zipfile
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 
 from worlds import ROOT
 
-__all__ = ["build", "call", "copy_source", "install_wheel", "make_environment"]
+__all__ = ["build", "call", "copy_source", "hermes", "install_program", "install_wheel", "make_environment", "variant"]
 
 INSTALLED = ("hermes", "plugins", "docs", "packaging", "setup.py", "pyproject.toml")
 PAGES = ("README.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
@@ -62,3 +66,51 @@ def install_wheel(wheel: Path, environment: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
     installed = call(*pip, cwd=environment.parent)
     assert installed.returncode == 0, installed.stderr
+
+
+def install_program(wheel: Path, person: Path) -> None:
+    """Install the program into a home as `make install` does: an environment, and a link on the PATH."""
+    environment = person / ".local" / "share" / "hermes-agent"
+    environment.parent.mkdir(parents=True)
+    make_environment(environment)
+    install_wheel(wheel, environment)
+    (person / ".local" / "bin").mkdir()
+    (person / ".local" / "bin" / "hermes").symlink_to(environment / "bin" / "hermes")
+
+
+def hermes(person: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the installed program of a home."""
+    path = f"{person}/.local/bin:/usr/bin:/bin"
+    own = {"PATH": path, "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
+    return call(person / ".local" / "bin" / "hermes", *arguments, cwd=person, timeout_s=250, **own)
+
+
+def variant(wheel: Path, version: str, changes: Mapping[str, Callable[[str], str]], into: Path) -> Path:
+    """Write the wheel of another version, with changed files, whose record has the new hashes.
+
+    Args:
+        changes: functions on the text by the path in the wheel; of the metadata, `METADATA`.
+    """
+    old = wheel.name.split("-")[1]
+    target = into / wheel.name.replace(f"-{old}-", f"-{version}-")
+    folder = f"hermes_agent-{version}.dist-info"
+    edits = {**changes}
+    edits["hermes_agent/__init__.py"] = lambda text: text.replace(
+        f'__version__ = "{old}"', f'__version__ = "{version}"'
+    )
+    metadata = edits.pop("METADATA", str)
+    edits[f"{folder}/METADATA"] = lambda text: metadata(text).replace(f"Version: {old}", f"Version: {version}", 1)
+    record = []
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(target, "w") as made:
+        for name in source.namelist():
+            new = name.replace(f"hermes_agent-{old}.", f"hermes_agent-{version}.")
+            if new == f"{folder}/RECORD":
+                continue
+            data = source.read(name)
+            if new in edits:
+                data = edits.pop(new)(data.decode()).encode()
+            made.writestr(new, data)
+            record.append(f"{new},sha256={urlsafe_b64encode(sha256(data).digest()).rstrip(b'=').decode()},{len(data)}")
+        made.writestr(f"{folder}/RECORD", "\n".join([*record, f"{folder}/RECORD,,"]) + "\n")
+    assert edits == {}, "every file to change is in the wheel"
+    return target

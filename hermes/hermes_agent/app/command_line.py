@@ -53,6 +53,8 @@ MODULES = {
     "skills": "skills.command:add_skills",
     "state": "cli.home:add_state",
     "tools": "cli.tools:add_tools",
+    "uninstall": "program.commands:add_uninstall",
+    "update": "program.commands:add_update",
 }
 """Module and function of each subcommand; the module is imported when its subcommand is used."""
 

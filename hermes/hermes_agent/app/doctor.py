@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent import __version__
-from hermes_agent.app.cli.command import loaded_host
+from hermes_agent.app.cli.command import Diagnosis, Level, loaded_host
 from hermes_agent.app.control_operations import troubles_as_json
 from hermes_agent.app.daemon_client import daemon_socket
-from hermes_agent.app.diagnosis import Diagnosis, Level
 from hermes_agent.app.gateway_commands import collect_from_socket, collect_status
 from hermes_agent.app.imports.journal import interrupted_imports
 from hermes_agent.app.manifest_cache import declared_schema, quiet_or_debug

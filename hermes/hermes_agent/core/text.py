@@ -116,7 +116,8 @@ def has_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool
 SUBCOMMANDS = (
     "auth", "chat", "commands", "completion", "config", "cron", "doctor", "gateway", "hooks", "import",
     "insights", "logs", "mcp", "memory", "model", "pairing", "plugins", "profile", "proposals", "rollback",
-    "self", "send", "sessions", "setup", "skills", "state", "tools",
+    "self", "send", "sessions", "setup", "skills", "state", "tools", "uninstall",
+    "update",
 )  # fmt: skip
 """The subcommands of `hermes`; `app/command_line.py` names the module of each.
 

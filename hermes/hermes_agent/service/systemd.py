@@ -301,13 +301,24 @@ class SocketHandover:
         high = [fcntl.fcntl(one.fileno(), fcntl.F_DUPFD_CLOEXEC, 100) for one in sockets]
         for number, fd in enumerate(high):
             os.dup2(fd, FIRST_FD + number, inheritable=True)
-        os.execve(sys.executable, sys.orig_argv, self._next_environment(len(high)))
+        os.execve(*_program(sys.orig_argv), self._next_environment(len(high)))
 
     def _next_environment(self, count: int) -> Mapping[str, str]:
         environ = {name: value for name, value in self._environ.items() if name not in (*_VARIABLES, RESTARTED_FOR)}
         if count:
             environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(count)}
         return environ | ({RESTARTED_FOR: self.tell} if self.tell else {})
+
+
+def _program(argv: list[str]) -> tuple[str, list[str]]:
+    """Return the program of the next process and its arguments.
+
+    A script is started by its name, so that the interpreter is the one that it names now: an update changes it.
+    """
+    script = argv[1] if len(argv) > 1 else ""
+    if not script.startswith("-") and os.access(script, os.X_OK) and not Path(script).is_dir():
+        return script, argv[1:]
+    return sys.executable, argv
 
 
 def _passed(environ: MutableMapping[str, str]) -> list[socket.socket]:

@@ -83,6 +83,27 @@ def _keep_owner(handle: int, present: os.stat_result) -> None:
             os.fchown(handle, present.st_uid, present.st_gid)
 
 
+_RENAME_EXCHANGE = 2
+
+
+def exchange(first: Path, second: Path) -> None:
+    """Exchange two names of one file system in one step: at no moment is one of them missing.
+
+    Raises:
+        OSError: a name is missing, or the kernel or the file system cannot do it (`ENOSYS`, `EINVAL`).
+    """
+    import ctypes  # only for an update of the program
+
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "renameat2"):  # musl
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), str(first))
+    here = ctypes.c_int(-100)  # AT_FDCWD
+    names = [ctypes.c_char_p(_name(str(path))) for path in (first, second)]
+    if library.renameat2(here, names[0], here, names[1], ctypes.c_uint(_RENAME_EXCHANGE)):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(first), None, str(second))
+
+
 class JsonFile:
     """A JSON object in a file that several processes change, such as the daemon and a command.
 

@@ -25,6 +25,7 @@ LISTS = frozenset(
 )
 """Words of commands that list or report something."""
 WORDS = {
+    "proposals show": ["nothing"],
     "cron runs": ["nothing"], "model info": ["nothing"], "plugins info": ["calculator"],
     "plugins explain": ["calculator"],
     "plugins check": ["."], "sessions search": ["word"], "sessions show": ["nothing"], "skills search": ["word"],
@@ -34,7 +35,10 @@ WORDS = {
 """Arguments of lists that need some."""
 ONLINE = frozenset({"skills search", "skills inspect", "skills audit", "model list", "model info"})
 """Lists that ask a server."""
-FAILS_EMPTY = frozenset({"sessions show", "skills show", "plugins info", "plugins check", "cron runs", "auth status"})
+FAILS_EMPTY = frozenset(
+    {"proposals show"}
+    | {"import show", "sessions show", "skills show", "plugins info", "plugins check", "cron runs", "auth status"}
+)
 """Reports on something that an empty home does not have; they end with a sentence instead."""
 
 

@@ -174,6 +174,8 @@ ELSEWHERE = {
     "model pull": "fetches the weights",
     "plugins install": "fetches a plugin",
     "plugins update": "fetches a plugin",
+    "uninstall": "removes the program",
+    "update": "installs the program",
 }
 """Commands that a test of their own runs, and why not this one."""
 RUN = """

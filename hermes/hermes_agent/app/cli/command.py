@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hermes_agent.core.errors import EXIT_OK
 
@@ -157,3 +157,34 @@ def print_rows(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip())
+
+
+Level = Literal["ok", "idle", "note", "wrong"]
+SIGNS = {"ok": "✓", "idle": "○", "note": "!", "wrong": "✗"}
+
+
+class Diagnosis(NamedTuple):
+    """One line of the doctor's output."""
+
+    level: Level
+    """`ok`: it works; `idle`: it is not meant to work; `note`: for information; `wrong`: to be fixed."""
+    subject: str
+    """Key of a plugin, path, or name of a setting."""
+    text: str
+    remedy: str = ""
+
+
+def printable(text: str) -> str:
+    """Return the text in one line, with control characters as `\\xNN`."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(text.split()))
+
+
+def print_lines(lines: Iterable[Diagnosis], *, width: int) -> None:
+    """Print one finding a line.
+
+    Args:
+        width: width of the column of subjects, in characters.
+    """
+    for line in lines:
+        remedy = f" — {line.remedy}" if line.remedy else ""
+        print(f"{SIGNS[line.level]} {printable(line.subject):<{width}}  {printable(line.text + remedy)}")

@@ -399,7 +399,7 @@ add_doctor = doctor_command.add
 def _run_doctor(args: Args) -> int:
     if args.declared is not None:
         return _check_declared(args)
-    from hermes_agent.app.diagnosis import print_lines
+    from hermes_agent.app.cli.command import print_lines
     from hermes_agent.app.doctor import run_checks  # imports plugins, config and models
 
     lines = []
@@ -414,8 +414,8 @@ def _run_doctor(args: Args) -> int:
 
 def _check_declared(args: Args) -> int:
     """Check a declared config; status 78: the daemon would not start with it, or not do what it says."""
+    from hermes_agent.app.cli.command import Diagnosis, print_lines
     from hermes_agent.app.declared import check_declared, read_declaration  # imports plugins, config and models
-    from hermes_agent.app.diagnosis import Diagnosis, print_lines
     from hermes_agent.core.errors import EXIT_CONFIG
 
     found = check_declared(read_declaration(Path(args.declared), args.given, args.service))

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.app.diagnosis import Diagnosis, print_lines
+from hermes_agent.app.cli.command import Diagnosis, print_lines
 from hermes_agent.app.manifest_cache import quiet_or_debug
 from hermes_agent.app.plugins.home import LazySecrets
 from hermes_agent.config import hermes_home, home_paths, load

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from hermes_agent.app.diagnosis import printable as printable
+from hermes_agent.app.cli.command import printable as printable
 from hermes_agent.plugins.manifest import PluginManifest
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import hermes_agent
 from hermes_agent import __version__
+from hermes_agent.app.cli.command import Diagnosis, Level
 from hermes_agent.app.cli.completion import completion_script, man_pages
-from hermes_agent.app.diagnosis import Diagnosis, Level
 from hermes_agent.app.program.inventory import (
     InstalledProgram,
     man_folder,
@@ -213,8 +213,12 @@ def _check_shells(environ: Mapping[str, str]) -> Iterator[Diagnosis]:
     parser = build_parser()
     current: list[str] = []
     for shell, places in shell_files(environ).items():
-        text = completion_script(shell, parser)
         for path in filter(Path.exists, places):
+            try:
+                text = completion_script(shell, parser)
+            except ImportError:  # `packages` names it
+                yield Diagnosis("note", "completion", f"{path} cannot be compared: shtab is missing")
+                continue
             if path.read_text(encoding="utf-8", errors="replace") == text:
                 current.append(shell)
             else:
