@@ -15,7 +15,7 @@ from hermes_agent.agent.compaction import ContextUsage
 from hermes_agent.agent.context_references import ExpandedReference
 from hermes_agent.agent.services import ConversationServices
 from hermes_agent.agent.session_lifecycle import BOUNDARY
-from hermes_agent.agent.settings import SubagentPolicy
+from hermes_agent.agent.settings import JOB_PLATFORM, SubagentPolicy
 from hermes_agent.agent.system_prompt import FolderInstructions
 from hermes_agent.agent.transcript_writer import History, MessageCache, SentTexts, TurnRecorder
 from hermes_agent.agent.turn import run_turn
@@ -27,6 +27,7 @@ from hermes_agent.core.messages import Content, Message, Notice, TurnEvent, Turn
 from hermes_agent.core.redaction import mask_content
 from hermes_agent.hooks import HookResult
 from hermes_agent.models.client_pool import ChosenModel
+from hermes_agent.models.model_routes import CONVERSATION, JOB, RouteQuestion
 from hermes_agent.models.request_options import change_model_text
 from hermes_agent.policy import ApprovalHooks, Approvals, Approver
 from hermes_agent.sessions import NewSession, StoredSession, UnfinishedTurn
@@ -182,6 +183,7 @@ class Conversation:
             ModelError: the model could not answer.
         """
         async with self._turn_lock:
+            self._route(content)
             options = options.over(self.model_state.chosen.options)
             await self._check(options)
             if options.continuation and self.is_stored:
@@ -275,6 +277,22 @@ class Conversation:
                     async with contextlib.aclosing(run_turn(turn, services.context_engines, cut)) as events:
                         async for event in events:
                             yield event
+
+    def _route(self, content: Content) -> None:
+        """Continue with the model of a rule, where the session names none (`models.model_routes`)."""
+        route = self.services.route_model
+        if route is None or self.model_state.requested or self.subagent_policy is not None:
+            return
+
+        def tokens() -> int:
+            return sum(len(message.text) for message in (*self.history, Message("user", content))) // 4
+
+        task = JOB if self.platform == JOB_PLATFORM else CONVERSATION
+        has_images = isinstance(content, list) and any(part.get("type") == "image_url" for part in content)
+        session_id = self.session_id if self.is_stored else ""
+        chosen = route(RouteQuestion(task, self.principal, session_id, has_images, tokens))
+        if chosen is not None:
+            self.model_state.chosen = chosen
 
     async def _check(self, options: RequestOptions) -> None:
         """Raise UnsupportedOption if the turn cannot use an option: a tool that is not offered, results of no call."""

@@ -15,7 +15,7 @@ from hermes_agent.agent.context_references import ContextReferences
 from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.agent.quick_commands import QuickCommands
 from hermes_agent.agent.session_lifecycle import TitleWriter
-from hermes_agent.agent.settings import AgentSettings, ChooseModel, CompressionSettings
+from hermes_agent.agent.settings import AgentSettings, ChooseModel, CompressionSettings, RouteModel
 from hermes_agent.agent.subagents import DelegationSettings, Subagents
 from hermes_agent.agent.system_prompt import SystemPromptBuilder
 from hermes_agent.commands import CommandTable
@@ -62,6 +62,7 @@ class AgentDeps(NamedTuple):
     provenance: TaintTracker
     providers: ProviderLookup
     references: ContextReferences
+    route_model: RouteModel
     side_answer: Callable[[str, str, int], str]
     skill_commands: SkillCommands
     skills: SkillLibrary
@@ -87,6 +88,7 @@ def register(ctx: Registrar, deps: AgentDeps) -> AgentParts:
     agent = Agent(
         settings=deps.agent_settings,
         choose_model=deps.choose_model,
+        route_model=deps.route_model,
         tools=deps.tools,
         dispatcher=deps.dispatcher,
         hooks=deps.hooks,

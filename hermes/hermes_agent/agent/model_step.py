@@ -208,6 +208,7 @@ class ModelStep:
                             streamed += text
                             yield TextPart(text)
                         if isinstance(item, ModelAnswer):
+                            attempts.chosen.health.recover()
                             self.context.history.record.add_answered(
                                 self.context.turn_id, self.number, self._wrappers()
                             )
@@ -363,6 +364,8 @@ class ModelStep:
     async def _notify_failure(
         self, error: ModelError, request: ModelRequest, asked: ChosenModel, *, retryable: bool
     ) -> None:
+        if self.attempts.chosen is not asked:  # its notice follows; the next turn does not repeat it
+            self.context.model.announced_fallback = (self.attempts.first, self.attempts.chosen)
         if self.context.hooks.has("api_request_error"):
             shown = {"method": "POST", "body": redact_payload(to_keywords(request))}
             await self.context.call_hook("api_request_error", **self._failed(error, shown, asked, retryable=retryable))

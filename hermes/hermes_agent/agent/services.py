@@ -19,7 +19,7 @@ from hermes_agent.agent.context_engines import ContextEngines
 from hermes_agent.agent.context_references import ContextReferences
 from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.agent.session_lifecycle import SessionLifecycle, TitleWriter
-from hermes_agent.agent.settings import AgentSettings, ChooseModel
+from hermes_agent.agent.settings import AgentSettings, ChooseModel, RouteModel
 from hermes_agent.agent.system_prompt import SystemPromptBuilder
 from hermes_agent.contracts.model_client import ModelClient, ToolDefinitions
 from hermes_agent.contracts.tool import Effect
@@ -154,6 +154,8 @@ class ConversationServices:
     """Hides tools beyond a number and finds them for the model; None shows all of them."""
     provenance: TaintTracker | None = None
     """Tracks untrusted text; None tracks nothing."""
+    route_model: RouteModel | None = None
+    """Chooses the model of a session that names none; None keeps the configured one."""
     references: ContextReferences | None = None
     """Expands `@prefix:value` in messages of the user."""
     discovered: Callable[[], Awaitable[None]] | None = None

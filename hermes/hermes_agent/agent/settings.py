@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.contracts.model_client import ModelClient
 from hermes_agent.models.client_pool import ChosenModel
+from hermes_agent.models.model_routes import RouteQuestion
 from hermes_agent.policy import SmartApproval
 from hermes_agent.policy.approval_transport import SelectedTransport
 from hermes_agent.sessions import UsageTotals
@@ -127,6 +128,10 @@ def price_refusal(limits: UsageLimits, found: Sequence[UsageCap], client: ModelC
 
 ChooseModel = Callable[[str | None], ChosenModel]
 """Returns the requested model, or for None the configured one. Raises UserError if there is none."""
+
+
+RouteModel = Callable[[RouteQuestion], ChosenModel | None]
+"""Returns the model of a rule of `model.routes`, or None if none applies."""
 
 
 @dataclass(frozen=True, slots=True)

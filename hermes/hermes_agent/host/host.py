@@ -20,6 +20,7 @@ from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.commands import CommandTable
 from hermes_agent.commands.runner import PendingConfirmations
 from hermes_agent.config.home import profile_name
+from hermes_agent.contracts.model_client import ModelAnswer
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.registry import Stores
 from hermes_agent.credentials import Credentials
@@ -30,7 +31,8 @@ from hermes_agent.host import settings
 from hermes_agent.host.features import BuiltinContext, FeatureServices
 from hermes_agent.host.maintenance import DailyMaintenance
 from hermes_agent.models.client_pool import ChosenModel, ClientPool, fallback_selections
-from hermes_agent.models.model_catalog import ModelCatalog
+from hermes_agent.models.model_catalog import ModelCatalog, cost_usd
+from hermes_agent.models.model_routes import ModelRoutes, RouteQuestion
 from hermes_agent.models.price_tables import update_prices
 from hermes_agent.models.providers import KeyPools
 from hermes_agent.models.request_options import read_options, split_model_text
@@ -45,7 +47,7 @@ from hermes_agent.plugins.usage_account import UsageAccount
 from hermes_agent.policy import Choice, CommandPatterns, PendingQuestions, Refusal, SmartApproval
 from hermes_agent.policy.approval_transport import BUILTIN_TRANSPORT, DENY_FALLBACK, SelectedTransport
 from hermes_agent.runtime.bridge import Bridge
-from hermes_agent.sessions import Principals, Transcript, UsageLedger
+from hermes_agent.sessions import Principals, Transcript, UsageLedger, UsageRecord
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.tools.toolsets import ToolsetChoice, Toolsets
@@ -140,10 +142,12 @@ class Host:
             provenance=self.provenance,
             tables=self.network,
         )
-        self.clients = ClientPool()
+        self.clients = ClientPool(self._record_answer)
         self.key_pools = KeyPools()
         self.logins = LoginStore(home / "auth.json")
         self.model_infos = ModelCatalog(home / "cache" / "models")
+        routes = partial(self.get, "model.routes")
+        self.model_routes = ModelRoutes(routes, self._select_block, self.model_infos)
         self.injected = InjectedMessages()
         self.ledger = UsageLedger(home / "state.db")  # for model calls outside turns, with their cause
         self.delivery = DeliveryService(
@@ -277,6 +281,23 @@ class Host:
         return fallback_selections(
             self.config.get("fallback_providers"), lambda block: self.select_model(settings=block)
         )
+
+    def route_model(self, question: RouteQuestion) -> ChosenModel | None:
+        """Return the model that `model.routes` chooses, or None if no rule applies."""
+        selection = self.model_routes.find(question)
+        return None if selection is None else self.clients.make_chosen(selection, self.fallbacks, self._context_length)
+
+    def _select_block(self, block: Mapping[str, Any]) -> ModelSelection:
+        """Return the model of a block; without a provider and an address it is one of the configured provider."""
+        if block.get("provider") or block.get("base_url"):
+            return self.select_model(settings=block)
+        return self.select_model(model=str(block["default"]))
+
+    def _record_answer(self, answer: ModelAnswer, cause: str, seconds: float) -> None:
+        """Record an answer outside of turns, in a worker."""
+        cost = cost_usd(answer, answer.provider)
+        note = UsageRecord(answer.usage, answer.provider, answer.model, cause=cause, cost_usd=cost, seconds=seconds)
+        self.bridge.spawn(partial(self.ledger.record, note))
 
     def _daily(self) -> int:
         """Remove old data of the features, and fetch newer prices; return the number of removed items."""

@@ -5,14 +5,18 @@ Fallbacks come from `fallback_providers` and `auxiliary.<task>.fallback_chain`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.contracts.model_client import NO_OPTIONS, ModelClient, RequestOptions
-from hermes_agent.core.errors import UserError
+from hermes_agent.contracts.model_client import NO_OPTIONS, ModelAnswer, ModelClient, ModelRequest, RequestOptions
+from hermes_agent.core.errors import ModelError, UserError
+from hermes_agent.core.messages import Message
 from hermes_agent.models.providers import ModelEndpoint
 
 if TYPE_CHECKING:
@@ -21,12 +25,37 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+PROBE_PAUSE_S = 60.0
+"""Pause after a failed probe."""
+FLAPPING_S = 600.0
+"""A failure so soon after a recovery doubles the pause."""
+LONGEST_PAUSE_S = 3600.0
+PROBE = "Answer with the one word: ok"
+PROBE_TOKENS = 16
+PROBE_LIMIT_S = 60.0
+PROBE_CAUSE = "probe"
+"""The cause under which a probe is recorded."""
+
+RecordAnswer = Callable[[ModelAnswer, str, float], None]
+"""Records an answer outside of turns: the answer, its cause, and seconds."""
+
 
 class EndpointHealth:
-    """Whether an endpoint with its key is paused after a failure; one object for the life of the process."""
+    """Whether an endpoint with its key is paused after a failure; one object for the life of the process.
 
-    def __init__(self) -> None:
+    After the pause a probe decides whether it is asked again; meanwhile its fallbacks answer.
+
+    Args:
+        probe: asks the endpoint, and raises ModelError if it fails; None: it is asked again after the pause.
+    """
+
+    def __init__(self, probe: Callable[[], Awaitable[None]] | None = None) -> None:
         self._until = 0.0
+        self._is_failing = False
+        self._failures = 0
+        self._recovered_at = 0.0
+        self._probe = probe
+        self._probing: asyncio.Task[None] | None = None
         self.refused: dict[str, str] = {}
         """Options of requests that the provider refused, with half a sentence on why."""
         self.why = ""
@@ -35,7 +64,7 @@ class EndpointHealth:
     @property
     def is_paused(self) -> bool:
         """Whether fallbacks are asked first."""
-        return time.monotonic() < self._until
+        return time.monotonic() < self._until or (self._is_failing and self._probe is not None)
 
     @property
     def left_s(self) -> float:
@@ -43,9 +72,39 @@ class EndpointHealth:
         return max(0.0, self._until - time.monotonic())
 
     def pause(self, seconds: float, why: str = "") -> None:
-        """Pause for a number of seconds; `why` is a sentence."""
-        self.why = why
-        self._until = max(self._until, time.monotonic() + seconds)
+        """Pause for a number of seconds; `why` is a sentence. A provider that fails again soon is paused for longer."""
+        now = time.monotonic()
+        is_again = self._failures and not self._is_failing and now - self._recovered_at < FLAPPING_S
+        self._failures = self._failures + 1 if is_again else max(1, self._failures * self._is_failing)
+        self.why, self._is_failing = why, True
+        self._until = max(self._until, now + min(LONGEST_PAUSE_S, seconds * 2 ** (self._failures - 1)))
+
+    def recover(self) -> None:
+        """End the pause: the endpoint answers."""
+        if self._is_failing:
+            self._is_failing, self._until, self._recovered_at = False, 0.0, time.monotonic()
+
+    def probe_if_due(self) -> None:
+        """Start a probe in the background if the pause is over; call it on the core loop."""
+        is_due = self._is_failing and self._probe is not None and not self.left_s
+        if is_due and (self._probing is None or self._probing.done()):
+            self._probing = asyncio.get_running_loop().create_task(self._run_probe())
+
+    def stop(self) -> None:
+        """Cancel a probe."""
+        if self._probing is not None:
+            self._probing.cancel()
+
+    async def _run_probe(self) -> None:
+        assert self._probe is not None
+        try:
+            await self._probe()
+        except ModelError as exc:
+            self.pause(PROBE_PAUSE_S, exc.message)
+            logger.info("model probe failed: %s", exc)
+        else:
+            self.recover()
+            logger.info("model probe answered: it is asked again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +129,14 @@ class ChosenModel:
 
 
 class ClientPool:
-    """One client for each endpoint, for the life of the process: a change of model keeps connections."""
+    """One client for each endpoint, for the life of the process: a change of model keeps connections.
 
-    def __init__(self) -> None:
+    Args:
+        record: records the answers of probes; None: a failed endpoint is not probed.
+    """
+
+    def __init__(self, record: RecordAnswer | None = None) -> None:
+        self._record = record
         self._clients: dict[ModelEndpoint, ModelClient] = {}
         self._health: dict[tuple[ModelEndpoint, str], EndpointHealth] = {}
 
@@ -102,8 +166,11 @@ class ClientPool:
             return [make(each) for each in found if (each.endpoint, each.model) != asked]
 
         def make(each: ModelSelection, others: Callable[[], Sequence[ChosenModel]] = tuple) -> ChosenModel:
-            health = self._health.setdefault((each.endpoint, each.model), EndpointHealth())
-            client = self.client(each)
+            client, key = self.client(each), (each.endpoint, each.model)
+            health = self._health.get(key)
+            if health is None:
+                probe = None if self._record is None else partial(self._probe, client, each.model)
+                health = self._health[key] = EndpointHealth(probe)
             length, credential = context_length(each), each.endpoint.key_name
             return ChosenModel(
                 client,
@@ -118,8 +185,26 @@ class ClientPool:
 
         return make(selection, others)
 
+    async def _probe(self, client: ModelClient, model: str) -> None:
+        """Send the smallest request. Raises ModelError if it is not answered."""
+        assert self._record is not None
+        request = ModelRequest(model, [Message("user", PROBE)], max_tokens=PROBE_TOKENS)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(PROBE_LIMIT_S), aclosing(client.stream(request)) as items:
+                async for item in items:
+                    if isinstance(item, ModelAnswer):
+                        self._record(item, PROBE_CAUSE, time.monotonic() - began)
+        except TimeoutError:
+            raise ModelError("unreachable", f"{client.provider} did not answer within {PROBE_LIMIT_S:g} s.") from None
+        except ModelError as exc:
+            if exc.kind not in ("refused", "empty"):  # these answer, though not to this request
+                raise
+
     async def aclose(self) -> None:
-        """Close every client."""
+        """Close every client, and cancel the probes."""
+        for health in self._health.values():
+            health.stop()
         while self._clients:
             _, client = self._clients.popitem()
             await client.aclose()

@@ -137,12 +137,14 @@ class RequestAttempts:
         self._others: list[ChosenModel] | None = None
         if chosen.health.is_paused and (other := self._next()) is not None:
             self.chosen = other
+            chosen.health.probe_if_due()
 
     def start_notice(self) -> str:
         """Return the notice before the first request that a fallback is used, or ""."""
         if self.chosen is self.first:
             return ""
-        left = f" It is not asked for {self.first.health.left_s:.0f} seconds more."
+        left_s = self.first.health.left_s
+        left = f" It is not asked for {left_s:.0f} seconds more." if left_s else " It is being tried in the background."
         return f"{self.first.health.why}{left} {_change(self.first, self.chosen)}".strip()
 
     def request(self, asked: ModelRequest) -> ModelRequest:
@@ -202,6 +204,7 @@ class RequestAttempts:
         while self._others:
             other = self._others.pop(0)
             if other.health.is_paused:
+                other.health.probe_if_due()
                 continue
             if why := self._refusal(other):
                 logger.warning("fallback skipped: %s of %s: %s", other.name, other.client.provider, why)

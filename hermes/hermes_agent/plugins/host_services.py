@@ -58,6 +58,7 @@ from hermes_agent.contracts.web import (
 )
 from hermes_agent.core.registry import BUILTIN, Conflict, RegistrationStore, Registry, StoreGroup, Stores
 from hermes_agent.hooks import HookBus
+from hermes_agent.models.model_routes import ModelRoutes
 from hermes_agent.models.providers import ProviderCatalog
 from hermes_agent.plugins.activation import SecretLookup
 from hermes_agent.plugins.extension_stores import ExtensionStores
@@ -245,6 +246,8 @@ class ModelServices(Protocol):
     def bridge(self) -> Bridge: ...
     @property
     def clients(self) -> ClientPool: ...
+    @property
+    def model_routes(self) -> ModelRoutes: ...
     @property
     def ledger(self) -> UsageLedger | None:
         """The ledger that records calls; None records nothing."""

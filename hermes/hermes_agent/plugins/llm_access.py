@@ -24,6 +24,7 @@ from hermes_agent.hooks import HookBus
 from hermes_agent.models.client_pool import ChosenModel, ClientPool, fallback_selections
 from hermes_agent.models.fallback import RequestAttempts
 from hermes_agent.models.model_catalog import cost_usd
+from hermes_agent.models.model_routes import RouteQuestion
 from hermes_agent.models.request_options import fit_options, left_out_notice, make_options, record_refusal
 from hermes_agent.models.selection import ModelSelection
 from hermes_agent.plugins.host_services import ModelServices
@@ -124,8 +125,8 @@ def task_selection(ground: ModelServices, task: Mapping[str, Any]) -> ModelSelec
     return ground.select_model(settings=block)
 
 
-def find_task_route(ground: ModelServices, task: Mapping[str, Any]) -> ModelRoute:
-    """Return the route of an auxiliary task with these settings.
+def find_task_route(ground: ModelServices, task: Mapping[str, Any], name: str = "") -> ModelRoute:
+    """Return the route of an auxiliary task with these settings; one without a model of its own may have a rule.
 
     Raises:
         UserError, ConfigError: see `task_selection`.
@@ -135,7 +136,9 @@ def find_task_route(ground: ModelServices, task: Mapping[str, Any]) -> ModelRout
     timeout_s = float(task.get("timeout") or TIMEOUT_S)
     values = {name: task[name] for name in TASK_OPTIONS if task.get(name) is not None}
     chain = task.get("fallback_chain") or ()
-    return ModelRoute(task_selection(ground, task), timeout_s, extra, make_options(values), chain)
+    is_own = task.get("provider", "") not in MAIN_MODEL or task.get("model") or task.get("base_url")
+    routed = None if is_own or not name else ground.model_routes.find(RouteQuestion(name))
+    return ModelRoute(routed or task_selection(ground, task), timeout_s, extra, make_options(values), chain)
 
 
 class ModelCaller(NamedTuple):
@@ -177,6 +180,7 @@ async def request_answer(
             began = time.monotonic()
             attempts = RequestAttempts(chosen, retries, partial(_price_refusal, ground, found))
             answer = await _answer_with_retries(attempts, request, limit.when() or math.inf)
+            attempts.chosen.health.recover()
             record_request(ground, answer, selection.provider, asker, time.monotonic() - began)
             return answer
     except TimeoutError:

@@ -484,7 +484,7 @@ def _find_route(ground: HostServices, call: AuxiliaryCall) -> ModelRoute:
         block |= {**main, "model": block["model"] or main.get("model", "")}
     if block["provider"] not in MAIN_MODEL and not block["model"]:
         block["model"] = _default_model(ground, block["provider"], call.task)
-    return find_task_route(ground, block)
+    return find_task_route(ground, block, call.task or "")
 
 
 def _default_model(ground: HostServices, provider: str, task: str | None) -> str:
