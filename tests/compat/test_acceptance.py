@@ -383,7 +383,7 @@ def test_15_12_slash_commands(caplog: pytest.LogCaptureFixture) -> None:
         assert f"{who} a command with an empty name." in host.log_text
 
 
-def test_15_12_an_async_command_has_thirty_seconds() -> None:
+async def test_15_12_an_async_command_has_thirty_seconds() -> None:
     ended = threading.Event()
 
     async def hangs(raw: str) -> None:
@@ -393,7 +393,7 @@ def test_15_12_an_async_command_has_thirty_seconds() -> None:
             ended.set()
 
     with plugin_host(lambda ctx: ctx.register_command("hangs", hangs)) as host:
-        answer = asyncio.run(run_command(host.commands["hangs"], "", host.host.bridge, limit_s=0.01))
+        answer = await run_command(host.commands["hangs"], "", host.host.bridge, limit_s=0.01)
     assert answer == "Plugin command error: Plugin command async handler did not complete within 0.01s"
     assert ended.wait(10)
     assert inspect.signature(run_command).parameters["limit_s"].default == 30

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import threading
@@ -346,7 +345,7 @@ def test_a_handler_that_raises_is_contained(mistakes: list[list[str]], tmp_path:
     assert run_handler(tmp_path / "right", right, {"value": 0}) == {"error": "division by zero"}
 
 
-def test_two_plugins_may_answer_from_one_loop(page: str, tmp_path: Path) -> None:
+async def test_two_plugins_may_answer_from_one_loop(page: str, tmp_path: Path) -> None:
     """The guide's handlers, sync and async, in a test that has a loop of its own."""
     snippets = fences(page, "Register slash commands")
     operation = "async def some_async_operation(): return 'fine'\n"
@@ -357,7 +356,7 @@ def test_two_plugins_may_answer_from_one_loop(page: str, tmp_path: Path) -> None
             assert host.ask("go").text == "done"
             return [host.run_command("/mystatus"), host.run_command("/check")]
 
-    assert asyncio.run(both()) == ["Plugin status: all systems nominal", "Check result: fine"]
+    assert await both() == ["Plugin status: all systems nominal", "Check result: fine"]
 
 
 @pytest.mark.parametrize("name", ["build-a-plugin.en.md", "build-a-plugin.older.txt"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Callable
@@ -214,7 +213,7 @@ def test_a_provider_without_a_model_is_asked_for_its_cheap_one(
     assert [(path, body["model"]) for path, _, body in server.seen] == [("/acme/chat/completions", "acme-small")]
 
 
-def test_the_answer_has_the_shape_of_the_sdk_s_sync_and_async(
+async def test_the_answer_has_the_shape_of_the_sdk_s_sync_and_async(
     start: Start, server: Any, config: Callable[[str], str]
 ) -> None:
     start("auxiliary_task", config=config())
@@ -222,7 +221,7 @@ def test_the_answer_has_the_shape_of_the_sdk_s_sync_and_async(
 
     for answer in (
         call_llm(messages=HELLO, temperature=0.1, extra_body={"a": 1}, top_p=0.3, timeout=20),
-        asyncio.run(async_call_llm(messages=HELLO, temperature=0.1, extra_body={"a": 1}, top_p=0.3, timeout=20)),
+        await async_call_llm(messages=HELLO, temperature=0.1, extra_body={"a": 1}, top_p=0.3, timeout=20),
     ):
         choice = answer.choices[0]
         assert (choice.message.content, choice.message.role, choice.message.tool_calls) == ("ok", "assistant", None)
@@ -262,7 +261,7 @@ def test_the_model_may_call_the_tools_that_the_call_names(
     assert server.seen[0][2]["tools"] == [tool]
 
 
-def test_what_goes_wrong_is_raised(start: Start, server: Any, config: Callable[[str], str]) -> None:
+async def test_what_goes_wrong_is_raised(start: Start, server: Any, config: Callable[[str], str]) -> None:
     host = start("auxiliary_task", config=config("auxiliary:\n  transient_retries: 0\n"))
     from agent.auxiliary_client import async_call_llm, call_llm
 
@@ -271,7 +270,7 @@ def test_what_goes_wrong_is_raised(start: Start, server: Any, config: Callable[[
     with pytest.raises(UserError, match="'nobody' is no provider"):
         call_llm(messages=HELLO, provider="nobody")
     with pytest.raises(ModelError):
-        asyncio.run(async_call_llm(messages=HELLO, base_url="http://127.0.0.1:9/v1", model="m"))
+        await async_call_llm(messages=HELLO, base_url="http://127.0.0.1:9/v1", model="m")
     assert server.seen == []
     assert host.plugins.records[0].error is None
 

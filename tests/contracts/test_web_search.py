@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -76,11 +75,11 @@ def test_a_search_that_fails_says_why_and_does_not_raise(provider: WebSearchProv
     assert answer["error"]
 
 
-def test_pages_are_read_one_for_each_address(provider: WebSearchProvider) -> None:
+async def test_pages_are_read_one_for_each_address(provider: WebSearchProvider) -> None:
     urls = ["https://example.org/otter", "https://example.org/fish"]
 
     answer = provider.extract(urls)
-    pages = extracted_pages(asyncio.run(answer) if inspect.iscoroutine(answer) else answer, urls)
+    pages = extracted_pages(await answer if inspect.iscoroutine(answer) else answer, urls)
 
     assert [page["url"] for page in pages] == urls
     assert all({"title", "content", "raw_content"} <= set(page) for page in pages)

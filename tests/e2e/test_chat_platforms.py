@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -34,7 +33,7 @@ def daemon(home: Path, **variables: str) -> Iterator[None]:
     assert status == 0, (home.parent / "log").read_text()
 
 
-def test_who_is_listed_is_answered_on_irc_and_nobody_else(scripted: Scripted, tmp_path: Path) -> None:
+async def test_who_is_listed_is_answered_on_irc_and_nobody_else(scripted: Scripted, tmp_path: Path) -> None:
     prompt = worlds.power_prompt()
 
     async def talk(server: IrcServer) -> None:
@@ -55,7 +54,7 @@ def test_who_is_listed_is_answered_on_irc_and_nobody_else(scripted: Scripted, tm
             said = {"IRC_SERVER": "127.0.0.1", "IRC_PORT": str(server.port), "IRC_USE_TLS": "false"}
             said |= {"IRC_NICKNAME": "hermes", "IRC_CHANNEL": "#lab", "IRC_ALLOWED_USERS": "ann"}
             with daemon(worlds.make_home(tmp_path, model), **said):
-                asyncio.run(talk(server))
+                await talk(server)
             asked = [b for b in model.bodies() if prompt.question in str(b["messages"][-1].get("content"))]
     except NotInstalled as exc:
         pytest.skip(str(exc))

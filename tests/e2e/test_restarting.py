@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import select
@@ -24,7 +23,7 @@ KEY = "key-of-this-test-0123456789"
 KNOCKING = Path(__file__).parents[1] / "peers" / "knocking.py"
 
 
-def test_who_restarts_it_from_a_chat_is_told_there_when_it_is_back(scripted: Scripted, tmp_path: Path) -> None:
+async def test_who_restarts_it_from_a_chat_is_told_there_when_it_is_back(scripted: Scripted, tmp_path: Path) -> None:
     prompt = worlds.power_prompt()
 
     async def talk(server: IrcServer) -> None:
@@ -43,7 +42,7 @@ def test_who_restarts_it_from_a_chat_is_told_there_when_it_is_back(scripted: Scr
             said |= {"IRC_NICKNAME": "hermes", "IRC_CHANNEL": "#lab", "IRC_ALLOWED_USERS": "ann"}
             home = worlds.make_home(tmp_path, model)
             with daemon(home, **said):
-                asyncio.run(talk(server))
+                await talk(server)
     except NotInstalled as exc:
         pytest.skip(str(exc))
 

@@ -45,7 +45,7 @@ def resident(pid: int) -> int:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")))
 
 
-def test_a_file_that_is_no_model_is_refused_with_the_runtimes_own_words(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_model_is_refused_with_the_runtimes_own_words(tmp_path: Path) -> None:
     settings()
     wrong = tmp_path / "wrong.gguf"
     wrong.write_bytes(b"not a model" * 1000)
@@ -57,69 +57,57 @@ def test_a_file_that_is_no_model_is_refused_with_the_runtimes_own_words(tmp_path
         await server.aclose()
         return failed.value
 
-    error = asyncio.run(main())
+    error = await main()
     assert str(wrong) in error.message
     assert "failed to load model" in error.hint
 
 
-def test_the_server_answers_nobody_without_the_key_and_on_loopback_only() -> None:
+async def test_the_server_answers_nobody_without_the_key_and_on_loopback_only() -> None:
     import httpx
 
-    async def main() -> None:
-        server = LocalModelServer(settings())
-        url, key = await server.ensure_started()
-        assert url.startswith("http://127.0.0.1:")
-        async with httpx.AsyncClient(trust_env=False) as client:
-            for path in ("/v1/models", "/slots", "/props", "/metrics"):
-                assert (await client.get(url + path)).status_code == 401
-            known = await client.get(f"{url}/v1/models", headers={"Authorization": f"Bearer {key}"})
-            assert known.status_code == 200
-        await server.aclose()
-
-    asyncio.run(main())
+    server = LocalModelServer(settings())
+    url, key = await server.ensure_started()
+    assert url.startswith("http://127.0.0.1:")
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for path in ("/v1/models", "/slots", "/props", "/metrics"):
+            assert (await client.get(url + path)).status_code == 401
+        known = await client.get(f"{url}/v1/models", headers={"Authorization": f"Bearer {key}"})
+        assert known.status_code == 200
+    await server.aclose()
 
 
-def test_a_killed_process_ends_one_answer_and_the_next_question_starts_another() -> None:
-    async def main() -> None:
-        given = settings()
-        server = LocalModelServer(given)
-        client = LocalModelClient(services(), given, server=server)
-        with pytest.raises(ModelError, match="SIGKILL") as failed:
-            async for delta in client.stream(LONG):
-                if isinstance(delta, TextPart) and server.pid is not None:
-                    os.kill(server.pid, signal.SIGKILL)
-        assert failed.value.kind == "cut_off"
-        assert (await answer(client, SHORT)).message.text
-        await client.aclose()
-
-    asyncio.run(main())
+async def test_a_killed_process_ends_one_answer_and_the_next_question_starts_another() -> None:
+    given = settings()
+    server = LocalModelServer(given)
+    client = LocalModelClient(services(), given, server=server)
+    with pytest.raises(ModelError, match="SIGKILL") as failed:
+        async for delta in client.stream(LONG):
+            if isinstance(delta, TextPart) and server.pid is not None:
+                os.kill(server.pid, signal.SIGKILL)
+    assert failed.value.kind == "cut_off"
+    assert (await answer(client, SHORT)).message.text
+    await client.aclose()
 
 
-def test_an_answer_that_is_broken_off_leaves_the_model_free_for_the_next() -> None:
-    async def main() -> None:
-        client = LocalModelClient(services(), given := settings(), server=(server := LocalModelServer(given)))
-        async with aclosing(client.stream(LONG)) as stream:
-            async for _ in stream:
-                break
-        pid = server.pid
-        assert (await answer(client, SHORT)).message.text
-        assert server.pid == pid
-        await client.aclose()
-
-    asyncio.run(main())
+async def test_an_answer_that_is_broken_off_leaves_the_model_free_for_the_next() -> None:
+    client = LocalModelClient(services(), given := settings(), server=(server := LocalModelServer(given)))
+    async with aclosing(client.stream(LONG)) as stream:
+        async for _ in stream:
+            break
+    pid = server.pid
+    assert (await answer(client, SHORT)).message.text
+    assert server.pid == pid
+    await client.aclose()
 
 
-def test_two_questions_at_once_are_both_answered() -> None:
-    async def main() -> None:
-        client = LocalModelClient(services(), settings())
-        both = await asyncio.gather(answer(client, SHORT), answer(client, SHORT))
-        assert all(a.message.text for a in both)
-        await client.aclose()
-
-    asyncio.run(main())
+async def test_two_questions_at_once_are_both_answered() -> None:
+    client = LocalModelClient(services(), settings())
+    both = await asyncio.gather(answer(client, SHORT), answer(client, SHORT))
+    assert all(a.message.text for a in both)
+    await client.aclose()
 
 
-def test_a_conversation_that_the_runtime_finds_too_long_is_called_so() -> None:
+async def test_a_conversation_that_the_runtime_finds_too_long_is_called_so() -> None:
     async def main() -> ModelError:
         client = LocalModelClient(services(), settings(context_length=512))
         digits = " ".join(str(n) for n in range(10)) * 25  # a token a character, where three are reckoned with
@@ -128,20 +116,17 @@ def test_a_conversation_that_the_runtime_finds_too_long_is_called_so() -> None:
         await client.aclose()
         return failed.value
 
-    assert asyncio.run(main()).kind == "context_too_long"
+    assert (await main()).kind == "context_too_long"
 
 
-def test_the_weights_leave_the_memory_when_nobody_asks_and_come_back() -> None:
-    async def main() -> None:
-        given = settings(idle_unload_s=1)
-        client = LocalModelClient(services(), given, server=(server := LocalModelServer(given)))
-        await answer(client, SHORT)
-        assert server.pid is not None
-        loaded = resident(server.pid)
-        async with asyncio.timeout(60):
-            while resident(server.pid) > loaded / 2:  # noqa: ASYNC110 - another process has no event of ours
-                await asyncio.sleep(0.2)
-        assert (await answer(client, SHORT)).message.text
-        await client.aclose()
-
-    asyncio.run(main())
+async def test_the_weights_leave_the_memory_when_nobody_asks_and_come_back() -> None:
+    given = settings(idle_unload_s=1)
+    client = LocalModelClient(services(), given, server=(server := LocalModelServer(given)))
+    await answer(client, SHORT)
+    assert server.pid is not None
+    loaded = resident(server.pid)
+    async with asyncio.timeout(60):
+        while resident(server.pid) > loaded / 2:  # noqa: ASYNC110 - another process has no event of ours
+            await asyncio.sleep(0.2)
+    assert (await answer(client, SHORT)).message.text
+    await client.aclose()

@@ -387,29 +387,29 @@ def test_reactions_show_the_work_where_they_are_wanted(make: Make, api: DiscordA
     at(make("discord", token=TOKEN, base_url=api.url, reactions=True), steps)
 
 
-def test_a_text_is_sent_without_a_gateway(make: Make, bot: Any, api: DiscordApi) -> None:
+async def test_a_text_is_sent_without_a_gateway(make: Make, bot: Any, api: DiscordApi) -> None:
     entry = make.host.platforms.get("discord")  # type: ignore[attr-defined]
 
-    sent = asyncio.run(entry.standalone_sender_fn(bot.config, str(TEAM), "x " * 1500))
+    sent = await entry.standalone_sender_fn(bot.config, str(TEAM), "x " * 1500)
 
     assert (sent["success"], len(api.said()), api.sessions) == (True, 2, 0)
 
 
-def test_a_wrong_token_or_a_missing_intent_ends_it_for_good(make: Make, api: DiscordApi) -> None:
+async def test_a_wrong_token_or_a_missing_intent_ends_it_for_good(make: Make, api: DiscordApi) -> None:
     wrong = make("discord", token="wrong", base_url=api.url)
-    assert asyncio.run(wrong.connect()) is False
+    assert await wrong.connect() is False
     assert (wrong.fatal_error_code, wrong.fatal_error_retryable) == ("bad_token", False)
     assert "wrong" not in wrong.fatal_error_message
     with DiscordApi(content_allowed=False) as strict:
         bot = make("discord", token=TOKEN, base_url=strict.url)
-        assert asyncio.run(bot.connect()) is False
+        assert await bot.connect() is False
     assert (bot.fatal_error_code, bot.fatal_error_retryable) == ("missing_intent", False)
 
 
-def test_a_discord_that_cannot_be_reached_is_tried_again(make: Make) -> None:
+async def test_a_discord_that_cannot_be_reached_is_tried_again(make: Make) -> None:
     bot = make("discord", token=TOKEN, base_url="http://127.0.0.1:1/api/v10")
 
-    assert asyncio.run(bot.connect()) is False
+    assert await bot.connect() is False
     assert (bot.fatal_error_code, bot.fatal_error_retryable) == ("not_connected", True)
 
 

@@ -163,13 +163,13 @@ def test_a_mail_is_a_message_of_its_thread_and_the_answer_stays_in_it(
     watching(make("email", **settings), steps)
 
 
-def test_the_same_delivery_has_the_same_id_and_another_one_another(
+async def test_the_same_delivery_has_the_same_id_and_another_one_another(
     make: Make, settings: dict[str, Any], post: Post
 ) -> None:
     async def run(adapter: Any) -> list[str]:
         return [(await adapter.send("ann@example.org", "x", None, {"delivery_key": key})).message_id for key in "aab"]
 
-    one, same, other = asyncio.run(run(make("email", **settings)))
+    one, same, other = await run(make("email", **settings))
 
     assert one == same != other
 
@@ -385,7 +385,9 @@ def test_only_who_the_own_mail_server_vouches_for_is_heard_where_the_config_says
     assert watching(make("email", **settings, require_authentication="mx.example.org"), steps) == "proven"
 
 
-def test_failures_of_sending_say_whether_trying_again_helps(make: Make, settings: dict[str, Any], post: Post) -> None:
+async def test_failures_of_sending_say_whether_trying_again_helps(
+    make: Make, settings: dict[str, Any], post: Post
+) -> None:
     async def run(adapter: Any) -> dict[str, Any]:
         targets = ("nobody@example.org", "later@example.org", "no address", "a@b, c@d", "a@b\nBcc: c@d")
         return {to: await adapter.send(to, "x") for to in targets}
@@ -399,9 +401,9 @@ def test_failures_of_sending_say_whether_trying_again_helps(make: Make, settings
     async def hung_up(adapter: Any) -> Any:
         return await adapter.send("ann@example.org", "hang up"), adapter
 
-    gone, later, *bad = asyncio.run(run(make("email", **settings))).values()
-    refused, unreachable = asyncio.run(wrong_password()), asyncio.run(nobody_there())
-    unknown, adapter = asyncio.run(hung_up(make("email", **settings)))
+    gone, later, *bad = (await run(make("email", **settings))).values()
+    refused, unreachable = await wrong_password(), await nobody_there()
+    unknown, adapter = await hung_up(make("email", **settings))
 
     assert (gone.success, gone.error_kind, gone.retryable) == (False, "not_found", False)
     assert (later.success, later.retryable) == (False, True)
@@ -411,20 +413,20 @@ def test_failures_of_sending_say_whether_trying_again_helps(make: Make, settings
     assert adapter._is_timeout_error(unknown.error)
 
 
-def test_a_wrong_password_ends_it_for_good_and_is_not_shown(make: Make, settings: dict[str, Any]) -> None:
+async def test_a_wrong_password_ends_it_for_good_and_is_not_shown(make: Make, settings: dict[str, Any]) -> None:
     async def run(**more: Any) -> Any:
         adapter = make("email", **{**settings, **more})
         assert not await adapter.connect()
         return adapter
 
-    adapter = asyncio.run(run(password="a wrong one"))
+    adapter = await run(password="a wrong one")
 
     assert (adapter.fatal_error_code, adapter.fatal_error_retryable) == ("imap_refused", False)
     assert "a wrong one" not in adapter.fatal_error_message
-    assert asyncio.run(run(imap_port=1)).fatal_error_retryable
+    assert (await run(imap_port=1)).fatal_error_retryable
 
 
-def test_certificates_are_checked(make: Make, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_certificates_are_checked(make: Make, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
 
     async def run() -> Any:
@@ -432,7 +434,7 @@ def test_certificates_are_checked(make: Make, settings: dict[str, Any], monkeypa
         assert not await adapter.connect()
         return adapter.fatal_error_message, await adapter.send("ann@example.org", "x")
 
-    why, result = asyncio.run(run())
+    why, result = await run()
 
     assert "CERTIFICATE_VERIFY_FAILED" in why
     assert "CERTIFICATE_VERIFY_FAILED" in result.error
@@ -446,7 +448,9 @@ def test_starttls_works(make: Make, settings: dict[str, Any], mailbox: Mailbox) 
     watching(make("email", **{**settings, "imap_port": mailbox.port, "imap_security": "starttls"}), steps)
 
 
-def test_a_server_that_goes_away_is_told_to_the_runner(make: Make, settings: dict[str, Any], mailbox: Mailbox) -> None:
+async def test_a_server_that_goes_away_is_told_to_the_runner(
+    make: Make, settings: dict[str, Any], mailbox: Mailbox
+) -> None:
     async def run() -> Any:
         lost = asyncio.Event()
         writers: list[asyncio.StreamWriter] = []
@@ -471,7 +475,7 @@ def test_a_server_that_goes_away_is_told_to_the_runner(make: Make, settings: dic
             await adapter.disconnect()
         return adapter.fatal_error_code, adapter.fatal_error_retryable
 
-    assert asyncio.run(run()) == ("connection_lost", True)
+    assert await run() == ("connection_lost", True)
 
 
 def test_setup_tries_both_servers(make: Make, settings: dict[str, Any]) -> None:

@@ -240,26 +240,23 @@ def test_nothing_is_sent_whose_beginning_could_not_be_noted(make: Make, server: 
     assert not any("unheard" in line for line in at(server, make, steps))
 
 
-def test_the_nick_is_taken_back_as_soon_as_it_is_free(make: Make, server: IrcServer) -> None:
-    async def run() -> None:
-        squatter = await Person("hermes").come(server)
-        ann = await Person("ann").come(server, "#room", "#watch")
-        adapter = make("irc", **PLAIN, server=server.host, port=server.port, channel=["#room", "#watch"])
-        try:
-            assert await adapter.connect()
-            await ann.hear(":hermes_!")
-            squatter.write("JOIN #watch")
-            await ann.hear(":hermes!")
-            squatter.write("QUIT")
-            await ann.hear("NICK :hermes")
-            inbox = Inbox(adapter)
-            ann.say("#room", "hermes: hello")
-            assert (await inbox.next()).text == "hello"
-        finally:
-            await adapter.disconnect()
-            await ann.leave()
-
-    asyncio.run(run())
+async def test_the_nick_is_taken_back_as_soon_as_it_is_free(make: Make, server: IrcServer) -> None:
+    squatter = await Person("hermes").come(server)
+    ann = await Person("ann").come(server, "#room", "#watch")
+    adapter = make("irc", **PLAIN, server=server.host, port=server.port, channel=["#room", "#watch"])
+    try:
+        assert await adapter.connect()
+        await ann.hear(":hermes_!")
+        squatter.write("JOIN #watch")
+        await ann.hear(":hermes!")
+        squatter.write("QUIT")
+        await ann.hear("NICK :hermes")
+        inbox = Inbox(adapter)
+        ann.say("#room", "hermes: hello")
+        assert (await inbox.next()).text == "hello"
+    finally:
+        await adapter.disconnect()
+        await ann.leave()
 
 
 def test_after_a_kick_it_comes_back(make: Make, server: IrcServer) -> None:
@@ -284,34 +281,33 @@ def test_clients_questions_are_answered_and_notices_never(make: Make, server: Ir
     at(server, make, steps)
 
 
-def test_a_server_that_goes_away_is_told_to_the_runner_and_connecting_again_works(make: Make, tmp_path: Path) -> None:
-    async def run() -> None:
-        lost = asyncio.Event()
-        with ngircd(tmp_path / "irc") as server:
-            adapter = make("irc", **PLAIN, server=server.host, port=server.port, channel="#room")
-            adapter.set_fatal_error_handler(lambda adapter: lost.set())
-            assert await adapter.connect()
-        await asyncio.wait_for(lost.wait(), WAIT_S)
-        assert (adapter.is_connected, adapter.fatal_error_code) == (False, "connection_lost")
-        assert adapter.fatal_error_retryable
+async def test_a_server_that_goes_away_is_told_to_the_runner_and_connecting_again_works(
+    make: Make, tmp_path: Path
+) -> None:
+    lost = asyncio.Event()
+    with ngircd(tmp_path / "irc") as server:
+        adapter = make("irc", **PLAIN, server=server.host, port=server.port, channel="#room")
+        adapter.set_fatal_error_handler(lambda adapter: lost.set())
+        assert await adapter.connect()
+    await asyncio.wait_for(lost.wait(), WAIT_S)
+    assert (adapter.is_connected, adapter.fatal_error_code) == (False, "connection_lost")
+    assert adapter.fatal_error_retryable
+    await adapter.disconnect()
+    assert not await adapter.connect(is_reconnect=True)
+    assert (adapter.fatal_error_code, adapter.fatal_error_retryable) == ("not_connected", True)
+    result = await call_send(adapter, "#room", "hello")
+    assert (result.success, result.retryable) == (False, True)
+    with ngircd(tmp_path / "irc", port=server.port) as server:
+        ann = await Person("ann").come(server, "#room")
+        assert await adapter.connect(is_reconnect=True)
+        await ann.hear("JOIN :#room")
+        assert (await adapter.send("#room", "again")).success
+        await ann.hear("PRIVMSG #room :again")
         await adapter.disconnect()
-        assert not await adapter.connect(is_reconnect=True)
-        assert (adapter.fatal_error_code, adapter.fatal_error_retryable) == ("not_connected", True)
-        result = await call_send(adapter, "#room", "hello")
-        assert (result.success, result.retryable) == (False, True)
-        with ngircd(tmp_path / "irc", port=server.port) as server:
-            ann = await Person("ann").come(server, "#room")
-            assert await adapter.connect(is_reconnect=True)
-            await ann.hear("JOIN :#room")
-            assert (await adapter.send("#room", "again")).success
-            await ann.hear("PRIVMSG #room :again")
-            await adapter.disconnect()
-            await ann.leave()
-
-    asyncio.run(run())
+        await ann.leave()
 
 
-def test_tls_is_checked(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tls_is_checked(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def connects(server: IrcServer) -> Any:
         adapter = make("irc", server=server.host, port=server.port, channel="#room", server_password="se:cret")
         connected = await adapter.connect()
@@ -319,15 +315,15 @@ def test_tls_is_checked(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return connected, adapter.fatal_error_message
 
     with ngircd(tmp_path / "irc", tls=True, password="se:cret") as server:
-        no, why = asyncio.run(connects(server))
+        no, why = await connects(server)
         monkeypatch.setenv("SSL_CERT_FILE", server.certificate)
-        yes, _ = asyncio.run(connects(server))
+        yes, _ = await connects(server)
 
     assert (no, yes) == (False, True)
     assert "CERTIFICATE_VERIFY_FAILED" in why
 
 
-def test_tls_at_a_port_without_it_is_told_as_that_with_the_setting_which_turns_it_off(make: Make) -> None:
+async def test_tls_at_a_port_without_it_is_told_as_that_with_the_setting_which_turns_it_off(make: Make) -> None:
     async def speak_first(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b":irc.test NOTICE * :*** Looking up your hostname\r\n")
         await writer.drain()
@@ -339,20 +335,20 @@ def test_tls_at_a_port_without_it_is_told_as_that_with_the_setting_which_turns_i
             assert not await adapter.connect()
             return port, adapter
 
-    port, adapter = asyncio.run(connects())
+    port, adapter = await connects()
 
     assert f"no TLS at port {port}" in adapter.fatal_error_message
     assert "platforms.irc.use_tls: false" in adapter.fatal_error_message
 
 
-def test_a_wrong_password_ends_it_for_good(make: Make, tmp_path: Path) -> None:
+async def test_a_wrong_password_ends_it_for_good(make: Make, tmp_path: Path) -> None:
     async def run(server: IrcServer) -> Any:
         adapter = make("irc", **PLAIN, server=server.host, port=server.port, server_password="wrong")
         assert not await adapter.connect()
         return adapter
 
     with ngircd(tmp_path / "irc", password="right") as server:
-        adapter = asyncio.run(run(server))
+        adapter = await run(server)
 
     assert adapter.has_fatal_error
     assert "wrong" not in adapter.fatal_error_message.replace("wrong password", "")
@@ -407,13 +403,15 @@ async def shortened(make: Make, server: IrcServer, *squatters: str) -> tuple[str
             await person.leave()
 
 
-def test_a_nick_longer_than_the_server_takes_is_shortened_and_answered_to(make: Make, tmp_path: Path) -> None:
+async def test_a_nick_longer_than_the_server_takes_is_shortened_and_answered_to(make: Make, tmp_path: Path) -> None:
     with ngircd(tmp_path / "irc", nick_length=9) as small:
-        assert asyncio.run(shortened(make, small)) == ("assistant", ["by its nick", "by its name"])
-        assert asyncio.run(shortened(make, small, "assistant"))[0] == "assistan_"
+        assert await shortened(make, small) == ("assistant", ["by its nick", "by its name"])
+        assert (await shortened(make, small, "assistant"))[0] == "assistan_"
 
 
-def test_a_nick_that_was_shortened_too_much_is_lengthened_to_what_the_server_says(make: Make, tmp_path: Path) -> None:
+async def test_a_nick_that_was_shortened_too_much_is_lengthened_to_what_the_server_says(
+    make: Make, tmp_path: Path
+) -> None:
     async def run(server: IrcServer) -> None:
         ann = await Person("ann").come(server, "#room")
         settings = {**PLAIN, "nickname": "assistant-of-the-house", "port": server.port, "channel": "#room"}
@@ -426,7 +424,7 @@ def test_a_nick_that_was_shortened_too_much_is_lengthened_to_what_the_server_say
             await ann.leave()
 
     with ngircd(tmp_path / "irc", nick_length=18) as middle:
-        asyncio.run(run(middle))
+        await run(middle)
 
 
 def test_who_sets_it_up_is_told_which_nick_it_has_where_the_configured_one_is_too_long(
@@ -597,49 +595,46 @@ class Scripted:
         return connected, adapter.fatal_error_code, adapter.fatal_error_retryable
 
 
-def test_an_account_is_shown_with_sasl(make: Make) -> None:
+async def test_an_account_is_shown_with_sasl(make: Make) -> None:
     server = Scripted()
 
-    assert asyncio.run(server.connect(make, sasl_account="acc", sasl_password="pass w"))[0] is True
+    assert (await server.connect(make, sasl_account="acc", sasl_password="pass w"))[0] is True
 
     said = next(line for line in server.lines if line.startswith("AUTHENTICATE ") and "PLAIN" not in line)
     assert base64.b64decode(said.split()[1]) == b"acc\0acc\0pass w"
     assert "CAP REQ :account-tag sasl" in server.lines
 
 
-def test_a_certificate_is_enough_for_sasl_external(make: Make) -> None:
+async def test_a_certificate_is_enough_for_sasl_external(make: Make) -> None:
     server = Scripted()
 
-    assert asyncio.run(server.connect(make, sasl_mechanism="external"))[0] is True
+    assert (await server.connect(make, sasl_mechanism="external"))[0] is True
 
     assert server.lines[server.lines.index("AUTHENTICATE EXTERNAL") + 1] == "AUTHENTICATE +"
 
 
-def test_a_refused_account_ends_it_for_good(make: Make) -> None:
+async def test_a_refused_account_ends_it_for_good(make: Make) -> None:
     server = Scripted("904 * :SASL authentication failed")
 
-    assert asyncio.run(server.connect(make, sasl_password="x")) == (False, "sasl_failed", False)
+    assert await server.connect(make, sasl_password="x") == (False, "sasl_failed", False)
 
 
-def test_nickserv_is_told_the_password_and_asked_for_the_nick(make: Make, server: IrcServer) -> None:
-    async def run() -> None:
-        nickserv = await Person("NickServ").come(server)
-        squatter = await Person("hermes").come(server)
-        adapter = make("irc", **PLAIN, server=server.host, port=server.port, nickserv_password="pw", ping_interval=60)
-        try:
-            assert await adapter.connect()
-            assert "IDENTIFY hermes pw" in await nickserv.hear("PRIVMSG NickServ")
-            assert "GHOST hermes pw" in await nickserv.hear("PRIVMSG NickServ")
-            await squatter.leave()
-            while "hermes!" not in (who := " ".join(await nickserv.all_heard())):
-                nickserv.write("NOTICE hermes_ :Ghost is gone", "NOTICE hermes :Ghost is gone", "WHOIS hermes")
-                if " 311 NickServ hermes " in who:
-                    break
-        finally:
-            await adapter.disconnect()
-            await nickserv.leave()
-
-    asyncio.run(run())
+async def test_nickserv_is_told_the_password_and_asked_for_the_nick(make: Make, server: IrcServer) -> None:
+    nickserv = await Person("NickServ").come(server)
+    squatter = await Person("hermes").come(server)
+    adapter = make("irc", **PLAIN, server=server.host, port=server.port, nickserv_password="pw", ping_interval=60)
+    try:
+        assert await adapter.connect()
+        assert "IDENTIFY hermes pw" in await nickserv.hear("PRIVMSG NickServ")
+        assert "GHOST hermes pw" in await nickserv.hear("PRIVMSG NickServ")
+        await squatter.leave()
+        while "hermes!" not in (who := " ".join(await nickserv.all_heard())):
+            nickserv.write("NOTICE hermes_ :Ghost is gone", "NOTICE hermes :Ghost is gone", "WHOIS hermes")
+            if " 311 NickServ hermes " in who:
+                break
+    finally:
+        await adapter.disconnect()
+        await nickserv.leave()
 
 
 @pytest.mark.parametrize(
@@ -657,7 +652,7 @@ def test_nickserv_is_told_the_password_and_asked_for_the_nick(make: Make, server
         ([None, "404 hermes ann :Cannot send"], "unknown", False, True),
     ],
 )
-def test_what_the_server_refused_certainly_did_not_arrive_and_what_it_took_in_part_may_have(
+async def test_what_the_server_refused_certainly_did_not_arrive_and_what_it_took_in_part_may_have(
     make: Make, answers: list[str | None], kind: str, retryable: bool, unknown: bool
 ) -> None:
     class Refuses(Scripted):
@@ -679,13 +674,13 @@ def test_what_the_server_refused_certainly_did_not_arrive_and_what_it_took_in_pa
             await adapter.disconnect()
             return result
 
-    result = asyncio.run(run())
+    result = await run()
 
     assert (result.success, result.error_kind, result.retryable) == (False, kind, retryable)
     assert is_timeout_error(result.error) is unknown
 
 
-def test_a_line_that_is_cut_before_the_server_has_confirmed_it_may_have_arrived(make: Make) -> None:
+async def test_a_line_that_is_cut_before_the_server_has_confirmed_it_may_have_arrived(make: Make) -> None:
     class Cuts(Scripted):
         async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             while raw := await reader.readline():
@@ -703,6 +698,6 @@ def test_a_line_that_is_cut_before_the_server_has_confirmed_it_may_have_arrived(
             await adapter.disconnect()
             return result
 
-    result = asyncio.run(run())
+    result = await run()
 
     assert (result.success, result.retryable) == (False, False)

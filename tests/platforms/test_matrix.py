@@ -174,7 +174,7 @@ def test_what_came_during_downtime_is_read_once_however_much_it_was(here: Here) 
     here.run(second)
 
 
-def test_an_event_that_could_not_be_taken_in_comes_again(here: Here) -> None:
+async def test_an_event_that_could_not_be_taken_in_comes_again(here: Here) -> None:
     async def run() -> None:
         adapter, lost = here.adapter(), asyncio.Event()
         adapter.set_fatal_error_handler(lambda adapter: lost.set())
@@ -193,7 +193,7 @@ def test_an_event_that_could_not_be_taken_in_comes_again(here: Here) -> None:
     async def again(adapter: Any, inbox: Inbox) -> None:
         assert (await inbox.next()).text == "important"
 
-    asyncio.run(run())
+    await run()
     here.run(again)
 
 
@@ -350,7 +350,7 @@ def test_in_an_encrypted_room_nothing_is_said_in_the_clear(here: Here) -> None:
     ]
 
 
-def test_a_password_makes_one_device_and_a_wrong_one_ends_it_for_good(here: Here) -> None:
+async def test_a_password_makes_one_device_and_a_wrong_one_ends_it_for_good(here: Here) -> None:
     async def run(**settings: Any) -> Any:
         adapter = here.adapter(access_token="", user_id=here.agent.id, **settings)
         connected = await adapter.connect()
@@ -358,12 +358,12 @@ def test_a_password_makes_one_device_and_a_wrong_one_ends_it_for_good(here: Here
         return connected, adapter.fatal_error_retryable, adapter.fatal_error_message
 
     before = len(here.agent.call("GET", "devices")["devices"])
-    assert asyncio.run(run(password=PASSWORD))[0] is True
-    assert asyncio.run(run(password=PASSWORD))[0] is True
+    assert (await run(password=PASSWORD))[0] is True
+    assert (await run(password=PASSWORD))[0] is True
     assert len(here.agent.call("GET", "devices")["devices"]) == before + 1
-    connected, again, why = asyncio.run(run(password="a wrong one"))
+    connected, again, why = await run(password="a wrong one")
     assert (connected, again, "a wrong one" in why) == (False, False, False)
-    assert asyncio.run(run(password=PASSWORD, homeserver="http://127.0.0.1:1"))[:2] == (False, True)
+    assert (await run(password=PASSWORD, homeserver="http://127.0.0.1:1"))[:2] == (False, True)
 
 
 def test_failures_say_what_to_do_next(here: Here) -> None:

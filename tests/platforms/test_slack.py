@@ -280,20 +280,22 @@ def test_reactions_show_the_work_where_they_are_wanted(make: Make, api: SlackApi
 
 
 @pytest.mark.parametrize("wrong", [{"token": "xoxb-wrong"}, {"app_token": "xapp-wrong"}])
-def test_a_wrong_token_ends_it_for_good_and_is_not_shown(make: Make, api: SlackApi, wrong: dict[str, str]) -> None:
+async def test_a_wrong_token_ends_it_for_good_and_is_not_shown(
+    make: Make, api: SlackApi, wrong: dict[str, str]
+) -> None:
     bot = make("slack", **{"token": BOT_TOKEN, "app_token": APP_TOKEN, "base_url": api.url, **wrong})
 
-    assert asyncio.run(bot.connect()) is False
+    assert await bot.connect() is False
 
     assert (bot.fatal_error_code, bot.fatal_error_retryable, bot.fatal_error_message) == (
         "bad_token", False, "Slack: invalid_auth",
     )  # fmt: skip
 
 
-def test_a_slack_that_cannot_be_reached_is_tried_again(make: Make) -> None:
+async def test_a_slack_that_cannot_be_reached_is_tried_again(make: Make) -> None:
     bot = make("slack", token=BOT_TOKEN, app_token=APP_TOKEN, base_url="http://127.0.0.1:1/api/")
 
-    assert asyncio.run(bot.connect()) is False
+    assert await bot.connect() is False
     assert (bot.fatal_error_code, bot.fatal_error_retryable) == ("not_connected", True)
 
 

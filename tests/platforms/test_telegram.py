@@ -57,35 +57,32 @@ class TestAtTheStandIn(PlatformSuite):
         return TelegramBench(bot, api)
 
 
-def test_a_well_known_sdk_takes_the_stand_in_for_telegram(api: BotApi) -> None:
+async def test_a_well_known_sdk_takes_the_stand_in_for_telegram(api: BotApi) -> None:
     telegram = pytest.importorskip("telegram", reason="python-telegram-bot is not installed (requirements/dev.txt)")
 
-    async def run() -> None:
-        async with telegram.Bot(TOKEN, base_url=f"{api.url}/bot", base_file_url=f"{api.url}/file/bot") as bot:
-            assert bot.username == "hermes_bot"
-            api.files["f1"] = PNG
-            api.say(
-                -500,
-                ANN,
-                "@hermes_bot hello",
-                photo=[{"file_id": "f1", "file_unique_id": "f1", "width": 1, "height": 1}],
-            )
-            (update,) = await bot.get_updates(timeout=1)
-            assert (update.message.text, update.message.from_user.first_name) == ("@hermes_bot hello", "Ann")
-            assert update.message.parse_entities() == {update.message.entities[0]: "@hermes_bot"}
-            assert bytes(await (await bot.get_file("f1")).download_as_bytearray()) == PNG
-            sent = await bot.send_message(100, r"*bold* 1\.", parse_mode="MarkdownV2", reply_to_message_id=None)
-            assert sent.text == "bold 1."
-            with pytest.raises(telegram.error.BadRequest, match="reserved"):
-                await bot.send_message(100, "1.", parse_mode="MarkdownV2")
-            assert (await bot.send_document(100, PNG, filename="x.png")).document.file_id == "f"
-            buttons = telegram.InlineKeyboardMarkup([[telegram.InlineKeyboardButton("Yes", callback_data="y")]])
-            asked = await bot.send_message(100, "?", reply_markup=buttons)
-            api.press(asked.message_id, ANN, "Yes")
-            (update,) = await bot.get_updates(offset=update.update_id + 1, timeout=1)
-            assert (update.callback_query.data, await update.callback_query.answer()) == ("y", True)
-
-    asyncio.run(run())
+    async with telegram.Bot(TOKEN, base_url=f"{api.url}/bot", base_file_url=f"{api.url}/file/bot") as bot:
+        assert bot.username == "hermes_bot"
+        api.files["f1"] = PNG
+        api.say(
+            -500,
+            ANN,
+            "@hermes_bot hello",
+            photo=[{"file_id": "f1", "file_unique_id": "f1", "width": 1, "height": 1}],
+        )
+        (update,) = await bot.get_updates(timeout=1)
+        assert (update.message.text, update.message.from_user.first_name) == ("@hermes_bot hello", "Ann")
+        assert update.message.parse_entities() == {update.message.entities[0]: "@hermes_bot"}
+        assert bytes(await (await bot.get_file("f1")).download_as_bytearray()) == PNG
+        sent = await bot.send_message(100, r"*bold* 1\.", parse_mode="MarkdownV2", reply_to_message_id=None)
+        assert sent.text == "bold 1."
+        with pytest.raises(telegram.error.BadRequest, match="reserved"):
+            await bot.send_message(100, "1.", parse_mode="MarkdownV2")
+        assert (await bot.send_document(100, PNG, filename="x.png")).document.file_id == "f"
+        buttons = telegram.InlineKeyboardMarkup([[telegram.InlineKeyboardButton("Yes", callback_data="y")]])
+        asked = await bot.send_message(100, "?", reply_markup=buttons)
+        api.press(asked.message_id, ANN, "Yes")
+        (update,) = await bot.get_updates(offset=update.update_id + 1, timeout=1)
+        assert (update.callback_query.data, await update.callback_query.answer()) == ("y", True)
 
 
 def test_messages_say_who_wrote_where_and_whether_it_was_to_the_bot(bot: Any, api: BotApi) -> None:
@@ -120,28 +117,25 @@ def test_messages_say_who_wrote_where_and_whether_it_was_to_the_bot(bot: Any, ap
     at(bot, steps)
 
 
-def test_an_update_is_confirmed_after_it_was_taken_in_and_comes_again_otherwise(bot: Any, api: BotApi) -> None:
-    async def run() -> None:
-        lost = asyncio.Event()
-        bot.set_fatal_error_handler(lambda adapter: lost.set())
+async def test_an_update_is_confirmed_after_it_was_taken_in_and_comes_again_otherwise(bot: Any, api: BotApi) -> None:
+    lost = asyncio.Event()
+    bot.set_fatal_error_handler(lambda adapter: lost.set())
 
-        async def fails(event: Any) -> None:
-            raise OSError("disk full")
+    async def fails(event: Any) -> None:
+        raise OSError("disk full")
 
-        bot.handle_message = fails
-        api.say(100, ANN, "important")
-        assert await bot.connect()
-        await asyncio.wait_for(lost.wait(), WAIT_S)
-        assert bot.fatal_error_retryable
-        await bot.disconnect()
-        assert set(api.polls) == {None}
+    bot.handle_message = fails
+    api.say(100, ANN, "important")
+    assert await bot.connect()
+    await asyncio.wait_for(lost.wait(), WAIT_S)
+    assert bot.fatal_error_retryable
+    await bot.disconnect()
+    assert set(api.polls) == {None}
 
-        inbox = Inbox(bot)
-        assert await bot.connect(is_reconnect=True)
-        assert (await inbox.next()).text == "important"
-        await bot.disconnect()
-
-    asyncio.run(run())
+    inbox = Inbox(bot)
+    assert await bot.connect(is_reconnect=True)
+    assert (await inbox.next()).text == "important"
+    await bot.disconnect()
 
 
 def test_files_come_with_their_messages_and_an_album_is_one(bot: Any, api: BotApi) -> None:
@@ -211,7 +205,7 @@ PIECES = (
 )
 
 
-def test_markdown_is_telegram_s_and_hardly_anything_that_a_model_writes_is_refused(bot: Any, api: BotApi) -> None:
+async def test_markdown_is_telegram_s_and_hardly_anything_that_a_model_writes_is_refused(bot: Any, api: BotApi) -> None:
     made = random.Random(1)
     wild = ["".join(made.choices(PIECES, k=12)) for _ in range(3000)]
 
@@ -221,14 +215,14 @@ def test_markdown_is_telegram_s_and_hardly_anything_that_a_model_writes_is_refus
         await bot.close()
         return result
 
-    assert asyncio.run(run()).success
+    assert (await run()).success
     (call,) = api.sent("sendMessage")
     assert (call["text"], call["parse_mode"]) == (SENT, "MarkdownV2")
     refused = [piece for piece in wild if entities_problem(bot.format_message(piece))]
     assert len(refused) < 30, refused[:5]  # `send` makes plain text of them
 
 
-def test_what_telegram_cannot_parse_goes_out_as_plain_text(bot: Any, api: BotApi) -> None:
+async def test_what_telegram_cannot_parse_goes_out_as_plain_text(bot: Any, api: BotApi) -> None:
     async def run() -> Any:
         bot.open()
         api.faults.append(("sendMessage", Bad(400, "Bad Request: can't parse entities: at byte offset 3")))
@@ -236,12 +230,12 @@ def test_what_telegram_cannot_parse_goes_out_as_plain_text(bot: Any, api: BotApi
         await bot.close()
         return result
 
-    assert asyncio.run(run()).success
+    assert (await run()).success
     (call,) = api.sent("sendMessage")
     assert (call["text"], "parse_mode" in call) == ("bold 1.", False)
 
 
-def test_length_is_counted_in_utf_16(bot: Any, api: BotApi) -> None:
+async def test_length_is_counted_in_utf_16(bot: Any, api: BotApi) -> None:
     async def run() -> list[Any]:
         bot.open()
         parts = bot.truncate_message("😀" * 3000, bot.MAX_MESSAGE_LENGTH, bot.message_len_fn)
@@ -250,13 +244,13 @@ def test_length_is_counted_in_utf_16(bot: Any, api: BotApi) -> None:
         await bot.close()
         return results
 
-    *good, bad = asyncio.run(run())
+    *good, bad = await run()
 
     assert [result.success for result in good] == [True, True]
     assert (bad.success, bad.error_kind) == (False, "too_long")
 
 
-def test_failures_say_what_to_do_next(bot: Any, api: BotApi) -> None:
+async def test_failures_say_what_to_do_next(bot: Any, api: BotApi) -> None:
     api.chats[300] = {"id": 300, "type": "private", "blocked": True}
     api.chats[-1] = {"id": -1, "type": "group", "moved": -500}
 
@@ -274,7 +268,7 @@ def test_failures_say_what_to_do_next(bot: Any, api: BotApi) -> None:
         await bot.close()
         return found
 
-    found = asyncio.run(run())
+    found = await run()
 
     assert (found["unknown"].error_kind, found["blocked"].error_kind) == ("not_found", "forbidden")
     assert (found["flood"].error_kind, found["flood"].retry_after, found["flood"].retryable) == (
@@ -338,7 +332,7 @@ def test_files_are_sent_as_what_they_are(bot: Any, api: BotApi, tmp_path: Path) 
     assert [item["media"] for item in api.sent("sendMediaGroup")[0]["media"]] == ["attach://p0", "attach://p1"]
 
 
-def test_an_album_that_nobody_took_is_told_and_one_that_may_have_arrived_is_not_sent_again(
+async def test_an_album_that_nobody_took_is_told_and_one_that_may_have_arrived_is_not_sent_again(
     bot: Any, api: BotApi, tmp_path: Path
 ) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
@@ -352,7 +346,7 @@ def test_an_album_that_nobody_took_is_told_and_one_that_may_have_arrived_is_not_
         await bot.close()
         return results
 
-    busy, lost, fine = asyncio.run(run())
+    busy, lost, fine = await run()
     assert (busy.success, busy.error_kind, busy.retry_after) == (False, "rate_limited", 7)
     assert not lost.success and "may have arrived" in lost.error
     assert fine.success
@@ -425,14 +419,14 @@ def test_reactions_show_the_work_where_they_are_wanted(make: Make, api: BotApi) 
     assert [call["reaction"][0]["emoji"] for call in api.sent("setMessageReaction")] == ["👀", "👍"]
 
 
-def test_a_token_that_telegram_does_not_know_ends_it_and_is_in_no_log(
+async def test_a_token_that_telegram_does_not_know_ends_it_and_is_in_no_log(
     make: Make, api: BotApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, logger="httpx")
     bot = make("telegram", token="1:a-wrong-token", base_url=api.url)
 
-    assert asyncio.run(bot.connect()) is False
+    assert await bot.connect() is False
 
     assert (bot.fatal_error_code, bot.fatal_error_retryable) == ("bad_token", False)
     own = [r.getMessage() for r in caplog.records if r.name.startswith(("httpx", "hermes"))]
@@ -453,7 +447,7 @@ def test_the_gateway_s_commands_are_in_the_menu(bot: Any, api: BotApi) -> None:
     assert api.sent("setMyCommands") == [{"commands": [{"command": "status", "description": "what is going on"}]}]
 
 
-def test_somebody_else_who_polls_is_told_to_the_runner(bot: Any, api: BotApi) -> None:
+async def test_somebody_else_who_polls_is_told_to_the_runner(bot: Any, api: BotApi) -> None:
     async def run() -> tuple[Any, ...]:
         lost = asyncio.Event()
         bot.set_fatal_error_handler(lambda adapter: lost.set())
@@ -463,7 +457,7 @@ def test_somebody_else_who_polls_is_told_to_the_runner(bot: Any, api: BotApi) ->
         await bot.disconnect()
         return bot.fatal_error_code, bot.fatal_error_retryable
 
-    assert asyncio.run(run()) == ("conflict", True)
+    assert await run() == ("conflict", True)
 
 
 def test_a_gap_in_the_network_is_bridged(bot: Any, api: BotApi) -> None:

@@ -162,64 +162,60 @@ def test_a_receipt_is_given_once_a_message_was_taken_in(bot: Any, server: XmppSe
     at(bot, server, steps)
 
 
-def test_a_message_that_could_not_be_stored_is_not_acknowledged_and_comes_again(make: Make, server: XmppServer) -> None:
-    async def run() -> None:
-        bot, told = made(make, server), asyncio.Event()
-
-        async def full(event: Any) -> None:
-            raise OSError("disk full")
-
-        async def note(adapter: Any) -> None:
-            told.set()
-
-        bot.handle_message = full
-        bot.set_fatal_error_handler(note)
-        ann = await Person("ann").come(server)
-        assert await bot.connect()
-        ann.say(ME, "do not lose me")
-        await asyncio.wait_for(told.wait(), WAIT_S)
-        assert (bot.fatal_error_code, bot.fatal_error_retryable) == ("not_stored", True)
-        bot._stream._closing = True
-        bot._stream.client.abort()  # as if the process had been killed: the server keeps the stream for minutes
-        await bot.disconnect()
-
-        again = made(make, server)
-        inbox = Inbox(again)
-        assert await again.connect(is_reconnect=True)
-        assert (await inbox.next()).text == "do not lose me"
-        await again.disconnect()
-        await ann.leave()
-
-    asyncio.run(run())
-
-
-def test_what_is_being_taken_in_at_the_end_is_acknowledged_and_does_not_come_again(
+async def test_a_message_that_could_not_be_stored_is_not_acknowledged_and_comes_again(
     make: Make, server: XmppServer
 ) -> None:
-    async def run() -> None:
-        bot, begun, free = made(make, server), asyncio.Event(), asyncio.Event()
+    bot, told = made(make, server), asyncio.Event()
 
-        async def slow(event: Any) -> None:
-            begun.set()
-            await free.wait()
+    async def full(event: Any) -> None:
+        raise OSError("disk full")
 
-        bot.handle_message = slow
-        ann = await Person("ann").come(server)
-        assert await bot.connect()
-        ann.say(ME, "once")
-        await asyncio.wait_for(begun.wait(), WAIT_S)
-        asyncio.get_running_loop().call_later(0.5, free.set)
-        await bot.disconnect()
+    async def note(adapter: Any) -> None:
+        told.set()
 
-        again = made(make, server)
-        inbox = Inbox(again)
-        assert await again.connect(is_reconnect=True)
-        ann.say(ME, "another")
-        assert (await inbox.next()).text == "another"
-        await again.disconnect()
-        await ann.leave()
+    bot.handle_message = full
+    bot.set_fatal_error_handler(note)
+    ann = await Person("ann").come(server)
+    assert await bot.connect()
+    ann.say(ME, "do not lose me")
+    await asyncio.wait_for(told.wait(), WAIT_S)
+    assert (bot.fatal_error_code, bot.fatal_error_retryable) == ("not_stored", True)
+    bot._stream._closing = True
+    bot._stream.client.abort()  # as if the process had been killed: the server keeps the stream for minutes
+    await bot.disconnect()
 
-    asyncio.run(run())
+    again = made(make, server)
+    inbox = Inbox(again)
+    assert await again.connect(is_reconnect=True)
+    assert (await inbox.next()).text == "do not lose me"
+    await again.disconnect()
+    await ann.leave()
+
+
+async def test_what_is_being_taken_in_at_the_end_is_acknowledged_and_does_not_come_again(
+    make: Make, server: XmppServer
+) -> None:
+    bot, begun, free = made(make, server), asyncio.Event(), asyncio.Event()
+
+    async def slow(event: Any) -> None:
+        begun.set()
+        await free.wait()
+
+    bot.handle_message = slow
+    ann = await Person("ann").come(server)
+    assert await bot.connect()
+    ann.say(ME, "once")
+    await asyncio.wait_for(begun.wait(), WAIT_S)
+    asyncio.get_running_loop().call_later(0.5, free.set)
+    await bot.disconnect()
+
+    again = made(make, server)
+    inbox = Inbox(again)
+    assert await again.connect(is_reconnect=True)
+    ann.say(ME, "another")
+    assert (await inbox.next()).text == "another"
+    await again.disconnect()
+    await ann.leave()
 
 
 def test_while_nothing_can_be_taken_in_the_server_keeps_what_comes(bot: Any, server: XmppServer) -> None:
@@ -249,30 +245,29 @@ def test_while_nothing_can_be_taken_in_the_server_keeps_what_comes(bot: Any, ser
     at(bot, server, steps)
 
 
-def test_what_is_said_while_it_is_away_is_heard_when_it_comes_back(make: Make, server: XmppServer, room: str) -> None:
-    async def run() -> None:
-        ann = await Person("ann").come(server, room)
-        bot = made(make, server, rooms=[room])
-        inbox = Inbox(bot)
-        assert await bot.connect()
-        ann.say(room, "before")
-        assert (await inbox.next()).text == "before"
-        await bot.disconnect()
+async def test_what_is_said_while_it_is_away_is_heard_when_it_comes_back(
+    make: Make, server: XmppServer, room: str
+) -> None:
+    ann = await Person("ann").come(server, room)
+    bot = made(make, server, rooms=[room])
+    inbox = Inbox(bot)
+    assert await bot.connect()
+    ann.say(room, "before")
+    assert (await inbox.next()).text == "before"
+    await bot.disconnect()
 
-        ann.say(room, "hermes, where are you?")
-        await ann.hear("where are you")
-        ann.say(ME, "hello?")
+    ann.say(room, "hermes, where are you?")
+    await ann.hear("where are you")
+    ann.say(ME, "hello?")
 
-        again = made(make, server, rooms=[room])
-        inbox = Inbox(again)
-        assert await again.connect(is_reconnect=True)
-        texts = {(await inbox.next()).text for _ in range(2)}
-        while "hello?" not in texts or "where are you?" not in texts:
-            texts.add((await inbox.next()).text)  # the last one of before may come again: the inbox knows it
-        await again.disconnect()
-        await ann.leave()
-
-    asyncio.run(run())
+    again = made(make, server, rooms=[room])
+    inbox = Inbox(again)
+    assert await again.connect(is_reconnect=True)
+    texts = {(await inbox.next()).text for _ in range(2)}
+    while "hello?" not in texts or "where are you?" not in texts:
+        texts.add((await inbox.next()).text)  # the last one of before may come again: the inbox knows it
+    await again.disconnect()
+    await ann.leave()
 
 
 def test_a_stream_that_breaks_is_taken_up_again_with_what_was_on_its_way(
@@ -294,7 +289,7 @@ def test_a_stream_that_breaks_is_taken_up_again_with_what_was_on_its_way(
     at(bot, server, steps, room)
 
 
-def test_a_server_that_takes_connections_and_ends_them_is_left_in_peace_after_some_tries(
+async def test_a_server_that_takes_connections_and_ends_them_is_left_in_peace_after_some_tries(
     make: Make, server: XmppServer
 ) -> None:
     async def run() -> None:
@@ -331,7 +326,7 @@ def test_a_server_that_takes_connections_and_ends_them_is_left_in_peace_after_so
         await bot.disconnect()
         door.close()
 
-    asyncio.run(run())
+    await run()
 
 
 def test_messages_are_styled_edited_taken_back_and_answer_their_question(
@@ -530,12 +525,12 @@ def test_a_stranger_who_encrypts_is_told_nothing(bot: Any, server: XmppServer) -
         ({"tls": "perhaps"}, "bad_settings", False),
     ],
 )
-def test_what_ends_it_at_once_is_named_and_no_secret_shown(
+async def test_what_ends_it_at_once_is_named_and_no_secret_shown(
     make: Make, server: XmppServer, settings: dict[str, Any], code: str, retryable: bool
 ) -> None:
     bot = made(make, server, **settings)
 
-    assert asyncio.run(bot.connect()) is False
+    assert await bot.connect() is False
 
     assert (bot.fatal_error_code, bot.fatal_error_retryable) == (code, retryable)
     assert ME in bot.fatal_error_message

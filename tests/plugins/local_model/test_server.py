@@ -45,25 +45,25 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_it_is_started_once_however_many_ask(tmp_path: Path) -> None:
+async def test_it_is_started_once_however_many_ask(tmp_path: Path) -> None:
     async def main() -> None:
         server = scripted(tmp_path)
         found = await asyncio.gather(*(server.ensure_started() for _ in range(5)))
         assert len(set(found)) == 1
         await server.aclose()
 
-    asyncio.run(main())
+    await main()
     assert len(told(tmp_path)) == 1
 
 
-def test_the_key_is_neither_in_the_arguments_nor_in_the_environment(tmp_path: Path) -> None:
+async def test_the_key_is_neither_in_the_arguments_nor_in_the_environment(tmp_path: Path) -> None:
     async def main() -> str:
         server = scripted(tmp_path, environ={"PATH": "/bin", "OPENAI_API_KEY": "sk-secret", "NOTIFY_SOCKET": "/run/n"})
         endpoint = await server.ensure_started()
         await server.aclose()
         return endpoint.api_key
 
-    key = asyncio.run(main())
+    key = await main()
     [child] = told(tmp_path)
     assert child["settings"]["api_key"] == key
     assert len(key) >= 32
@@ -71,13 +71,13 @@ def test_the_key_is_neither_in_the_arguments_nor_in_the_environment(tmp_path: Pa
     assert set(child["environ"]) <= {"PATH", "LC_CTYPE"}  # the interpreter adds LC_CTYPE in the C locale
 
 
-def test_it_is_told_how_to_load_the_model(tmp_path: Path) -> None:
+async def test_it_is_told_how_to_load_the_model(tmp_path: Path) -> None:
     async def main() -> None:
         server = scripted(tmp_path)
         await server.ensure_started()
         await server.aclose()
 
-    asyncio.run(main())
+    await main()
     settings = told(tmp_path)[0]["settings"]
     del settings["api_key"], settings["sys_path"]
     assert settings == {
@@ -91,17 +91,17 @@ def test_it_is_told_how_to_load_the_model(tmp_path: Path) -> None:
     }
 
 
-def test_ctrl_c_in_the_terminal_does_not_reach_it(tmp_path: Path) -> None:
+async def test_ctrl_c_in_the_terminal_does_not_reach_it(tmp_path: Path) -> None:
     async def main() -> None:
         server = scripted(tmp_path)
         await server.ensure_started()
         await server.aclose()
 
-    asyncio.run(main())
+    await main()
     assert told(tmp_path)[0]["sid"] != os.getsid(0)
 
 
-def test_after_a_crash_it_is_started_again_with_another_key(tmp_path: Path) -> None:
+async def test_after_a_crash_it_is_started_again_with_another_key(tmp_path: Path) -> None:
     async def main() -> None:
         server = scripted(tmp_path)
         first = await server.ensure_started()
@@ -112,11 +112,11 @@ def test_after_a_crash_it_is_started_again_with_another_key(tmp_path: Path) -> N
         assert second.api_key != first.api_key
         await server.aclose()
 
-    asyncio.run(main())
+    await main()
     assert len(told(tmp_path)) == 2
 
 
-def test_a_start_that_fails_shows_the_last_lines(tmp_path: Path) -> None:
+async def test_a_start_that_fails_shows_the_last_lines(tmp_path: Path) -> None:
     async def main() -> ModelError:
         server = scripted(tmp_path, {"start": "fail"})
         with pytest.raises(ModelError) as failed:
@@ -124,13 +124,13 @@ def test_a_start_that_fails_shows_the_last_lines(tmp_path: Path) -> None:
         await server.aclose()
         return failed.value
 
-    error = asyncio.run(main())
+    error = await main()
     assert error.kind == "unreachable"
     assert error.message == f"The embedded model ({tmp_path}/weights.gguf) ended with status 3 while starting."
     assert error.hint == "Its last lines:\nE no such tensor\nE giving up"
 
 
-def test_a_start_that_hangs_is_given_up_at_the_deadline(tmp_path: Path) -> None:
+async def test_a_start_that_hangs_is_given_up_at_the_deadline(tmp_path: Path) -> None:
     async def main() -> ModelError:
         server = scripted(tmp_path, {"start": "hang"}, start_deadline_s=1.5)
         with pytest.raises(ModelError, match=r"was not ready within 1\.5 s") as failed:
@@ -138,12 +138,12 @@ def test_a_start_that_hangs_is_given_up_at_the_deadline(tmp_path: Path) -> None:
         assert server.pid is None
         return failed.value
 
-    error = asyncio.run(main())
+    error = await main()
     assert error.hint == "Its last lines:\nloading"
     assert not alive(told(tmp_path)[0]["pid"])
 
 
-def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
     async def main() -> None:
         server = scripted(tmp_path, {"start": "hang"})
         with pytest.raises(TimeoutError):
@@ -151,11 +151,11 @@ def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
                 await server.ensure_started()
         assert server.pid is None
 
-    asyncio.run(main())
+    await main()
     assert not alive(told(tmp_path)[0]["pid"])
 
 
-def test_closing_ends_the_process_and_nothing_starts_afterwards(tmp_path: Path) -> None:
+async def test_closing_ends_the_process_and_nothing_starts_afterwards(tmp_path: Path) -> None:
     async def main() -> None:
         server = scripted(tmp_path)
         await server.ensure_started()
@@ -163,23 +163,23 @@ def test_closing_ends_the_process_and_nothing_starts_afterwards(tmp_path: Path) 
         with pytest.raises(ModelError, match="already shut down"):
             await server.ensure_started()
 
-    asyncio.run(main())
+    await main()
     [child] = told(tmp_path)
     assert not alive(child["pid"])
 
 
-def test_a_child_that_does_not_end_by_itself_is_killed(tmp_path: Path) -> None:
+async def test_a_child_that_does_not_end_by_itself_is_killed(tmp_path: Path) -> None:
     async def main() -> None:
         server = scripted(tmp_path, {"start": "stubborn"})
         await server.ensure_started()
         await server.aclose()
 
-    asyncio.run(main())
+    await main()
     assert not alive(told(tmp_path)[0]["pid"])
 
 
-def test_closing_what_was_never_started_is_nothing(tmp_path: Path) -> None:
-    asyncio.run(scripted(tmp_path).aclose())
+async def test_closing_what_was_never_started_is_nothing(tmp_path: Path) -> None:
+    await scripted(tmp_path).aclose()
     assert not (tmp_path / "weights.gguf.told").exists()
 
 

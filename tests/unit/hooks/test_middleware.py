@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,24 +12,24 @@ import pytest
 from hermes_agent.hooks import HookBus, HookDeadlines
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.runtime.steps import StepWalk
+from people import House
 
 LIMIT_S = 20.0
 SCHEMA = {"middleware_schema_version": "hermes.middleware.v1"}
 
 
-class House:
+class MiddlewareHouse(House):
     """Middleware over a real bridge; the plugin `slow` has a short deadline."""
 
-    def __init__(self) -> None:
-        self.bridge = Bridge()
-        self.bus = HookBus(
-            self.bridge.wait_plugin,
-            run_steps=self.bridge.run_steps_inline,
+    def __init__(self, path: Path) -> None:
+        bridge = Bridge()
+        super().__init__(
+            path,
+            bridge=bridge,
+            run_steps=bridge.run_steps_inline,
             deadlines=HookDeadlines(LIMIT_S, {"slow": 0.1}),
-            off_loop=self.bridge.off_loop,
+            off_loop=bridge.off_loop,
         )
-        self.middleware = self.bus.middleware
-        self.release = threading.Event()
         self.runs: list[Any] = []
 
     def request(self, args: dict[str, Any]) -> Any:
@@ -44,11 +45,10 @@ class House:
 
 
 @pytest.fixture
-def house():
-    it = House()
+def house(tmp_path):
+    it = MiddlewareHouse(tmp_path)
     yield it
-    it.release.set()
-    it.bridge.close()
+    it.close()
 
 
 # -- request middleware --------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_one_that_hangs_is_left_behind_counted_and_in_the_end_not_called(house, 
     house.release.set()
 
     assert len(entered) == 3
-    assert "tool_request" in house.bus.suspended()["slow"]
+    assert "tool_request" in house.hooks.suspended()["slow"]
     assert "Middleware 'tool_request' callback hang of plugin slow gave no answer within 0.1 s" in caplog.text
     assert given == {"n": 1}
 
@@ -329,24 +329,24 @@ def test_one_without_open_keywords_gets_those_that_it_names(house):
 
 
 def test_the_bus_takes_its_middleware_back_and_away(house):
-    before = house.bus.snapshot()
+    before = house.hooks.snapshot()
     house.middleware.add("tool_request", lambda **kw: None, "p")
     house.middleware.add("llm_request", lambda **kw: None, "q")
-    assert house.bus.owned_by("p") == ["tool_request"]
+    assert house.hooks.owned_by("p") == ["tool_request"]
 
-    assert house.bus.remove_owner("p") == ["tool_request"]
+    assert house.hooks.remove_owner("p") == ["tool_request"]
     assert house.middleware.names() == ["llm_request"]
-    house.bus.restore(before)
+    house.hooks.restore(before)
     assert house.middleware.names() == []
 
 
 def test_a_fork_s_middleware_is_called_when_it_is_adopted(house):
     house.middleware.add("tool_execution", lambda next_call, **kw: f"old {next_call()}", "p")
-    fork = house.bus.fork(without="p")
+    fork = house.hooks.fork(without="p")
     fork.middleware.add("tool_execution", lambda next_call, **kw: f"new {next_call()}", "p")
 
     assert house.execute() == "old ran 1"
-    house.bus.adopt("p", fork)
+    house.hooks.adopt("p", fork)
     assert house.execute() == "new ran 1"
 
 

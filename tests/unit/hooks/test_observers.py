@@ -5,57 +5,52 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.hooks import HookBus, HookDeadlines
 from hermes_agent.hooks.observers import BACKLOG
-from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.runtime.bridge import Bridge
-from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
-from hermes_agent.tools.results import ResultStore
+from hermes_agent.tools import CallScope
+from people import House
 
 LIMIT_S = 20.0
 
 
-class House:
-    """A dispatcher with a tool `calc`; hooks of the plugin `slow` have a deadline of 0.2 s."""
+class ObservedHouse(House):
+    """The tool `calc`; hooks of the plugin `slow` have a deadline of 0.2 s."""
 
     def __init__(self, path: Path) -> None:
-        self.bridge = Bridge()
-        self.hooks = HookBus(
-            self.bridge.wait_plugin,
-            run_steps=self.bridge.run_steps_inline,
+        bridge = Bridge()
+        super().__init__(
+            path,
+            bridge=bridge,
+            run_steps=bridge.run_steps_inline,
             deadlines=HookDeadlines(LIMIT_S, {"slow": 0.2}),
-            off_loop=self.bridge.off_loop,
-            later=self.bridge.call_later,
-            spawn=self.bridge.spawn,
+            off_loop=bridge.off_loop,
+            later=bridge.call_later,
+            spawn=bridge.spawn,
         )
-        self.tools = ToolRegistry()
-        self.dispatcher = Dispatcher(self.tools, self.hooks, self.bridge, ResultStore(path / "r"))
-        self.path = path
-        self.release, self.entered = threading.Event(), threading.Event()
+        self.entered = threading.Event()
         self.order: list[Any] = []
-        schema = {"name": "calc", "description": "d", "parameters": {"type": "object", "properties": {}}}
-        self.tools.register("calc", "t", schema, lambda args, **kw: "ran", owner=Owner(BUILTIN))
+        self.add("calc", lambda args, **kw: "ran")
 
     def hold(self, **kwargs: Any) -> None:
         """A callback that returns when the test lets it."""
         self.entered.set()
         assert self.release.wait(LIMIT_S)
 
-    def scope(self, session: str = "s") -> CallScope:
-        approvals = Approvals(NoApprover("here"), timeout_s=5)
-        return CallScope(session, session, "u", self.path, approvals, "task", "cli", "r", threading.Event(), {})
+    def scope_of(self, session: str) -> CallScope:
+        return replace(self.scope(), session_id=session, task_id=session)
 
     async def call(self, args: Any = None, session: str = "s") -> Any:
         args = {} if args is None else args
-        return await asyncio.wait_for(self.dispatcher.run("c1", "calc", args, self.scope(session)), LIMIT_S)
+        return await asyncio.wait_for(self.dispatcher.run("c1", "calc", args, self.scope_of(session)), LIMIT_S)
 
-    def run(self, *calls: Any) -> list[Any]:
+    def run_all(self, *calls: Any) -> list[Any]:
         async def main() -> list[Any]:
             return [await self.call(*args) for args in calls]
 
@@ -64,16 +59,16 @@ class House:
 
 @pytest.fixture
 def house(tmp_path):
-    it = House(tmp_path)
+    it = ObservedHouse(tmp_path)
     yield it
     it.release.set()
     it.hooks.wait_idle(LIMIT_S)
-    it.bridge.close()
+    it.close()
 
 
 def test_the_result_of_a_tool_is_there_before_its_observer_is_done(house):
     house.hooks.add("post_tool_call", house.hold, "p")
-    (outcome,) = house.run(())
+    (outcome,) = house.run_all(())
 
     assert outcome.result == "ran"
     assert house.entered.is_set()
@@ -85,7 +80,7 @@ def test_a_quick_observer_is_done_when_the_result_is_there_in_the_thread_of_the_
     threads = []
     house.hooks.add("pre_tool_call", lambda **kw: threads.append(threading.get_ident()), "p")
     house.hooks.add("post_tool_call", lambda **kw: threads.append(threading.get_ident()), "p")
-    house.run(())
+    house.run_all(())
 
     assert len(threads) == 2
     assert threads[0] == threads[1]
@@ -98,7 +93,7 @@ def test_the_observers_of_one_plugin_stay_in_their_order(house):
         house.order.append(args["n"])
 
     house.hooks.add("post_tool_call", observe, "p")
-    house.run(*(({"n": n},) for n in range(5)))
+    house.run_all(*(({"n": n},) for n in range(5)))
     assert house.order == []
 
     house.release.set()
@@ -116,7 +111,7 @@ def test_the_observers_of_other_plugins_and_other_sessions_are_not_held_up(house
 
     house.hooks.add("post_tool_call", observe, "p")
     house.hooks.add("post_tool_call", lambda session_id, **kw: told.append(f"{session_id} of q"), "q")
-    house.run(({}, "s"), ({}, "other"))
+    house.run_all(({}, "s"), ({}, "other"))
 
     assert told == ["s of q", "other", "other of q"]
 
@@ -131,7 +126,7 @@ def test_what_an_observer_does_to_the_arguments_later_is_seen_by_nobody(house):
 
     house.hooks.add("post_tool_call", observe, "p")
     house.hooks.add("post_tool_call", lambda args, **kw: seen.append(args), "q")
-    (outcome,) = house.run(({"a": [1]},))
+    (outcome,) = house.run_all(({"a": [1]},))
     house.release.set()
 
     assert changed.wait(LIMIT_S)
@@ -145,7 +140,7 @@ def test_what_waits_for_its_turn_keeps_what_it_was_given(house):
 
     house.hooks.add("post_tool_call", observe, "p")
     second = {"n": [2]}
-    house.run(({"n": [1]},), (second,))
+    house.run_all(({"n": [1]},), (second,))
     second["n"].append("changed")
     house.release.set()
 
@@ -178,14 +173,14 @@ def test_one_that_is_done_before_its_deadline_is_not_counted_when_the_time_is_ov
     late = []
     house.hooks._observers._later = lambda delay_s, look: late.append(look)
     house.hooks.add("post_tool_call", house.hold, "slow")
-    house.run(())
+    house.run_all(())
     house.release.set()
     assert house.hooks.wait_idle(LIMIT_S)
 
     assert len(late) == 1
     late[0]()  # the clock says that the deadline is over
     assert "gave no answer" not in caplog.text
-    house.run(())
+    house.run_all(())
     assert house.hooks.wait_idle(LIMIT_S)
 
 
@@ -220,7 +215,7 @@ def test_an_async_observer_that_hangs_holds_up_nothing_and_is_cancelled(house):
 
     house.hooks.add("post_tool_call", observe, "slow")
 
-    assert house.run(())[0].result == "ran"
+    assert house.run_all(())[0].result == "ran"
     assert cancelled.wait(LIMIT_S)
 
 
@@ -230,7 +225,7 @@ def test_one_that_raises_late_is_logged(house, caplog):
         raise ValueError("late")
 
     house.hooks.add("post_tool_call", observe, "p")
-    house.run(())
+    house.run_all(())
     house.release.set()
 
     assert house.hooks.wait_idle(LIMIT_S)
@@ -328,7 +323,7 @@ def test_more_than_can_wait_is_dropped_with_a_warning(house, caplog):
 
 def test_the_end_waits_for_observers_within_its_limit(house, caplog):
     house.hooks.add("post_tool_call", house.hold, "p")
-    house.run(())
+    house.run_all(())
 
     assert not house.hooks.wait_idle(0.01)
     assert "observers of plugins still run after 0.01 s and are abandoned: p" in caplog.text

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from hermes_agent.mcp.servers import McpServers
-from hermes_agent.policy import Choice, Refusal
 from hermes_agent.testing import PluginHost, plugin_host
+from people import Person
 from unit.mcp.conftest import mcp_config, program, quiet, result, shown
 
 pytest.importorskip("mcp")
-
-
-class Person:
-    """Answers one question after another."""
-
-    def __init__(self, *answers: str) -> None:
-        self.answers = list(answers)
-        self.asked: list[str] = []
-
-    async def ask(self, request: Any) -> Choice | Refusal:
-        return "once"
-
-    async def clarify(self, question: str, choices: Sequence[str] = ()) -> str | Refusal:
-        self.asked.append(question)
-        return self.answers.pop(0)
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +32,10 @@ def test_a_server_gets_answers_of_the_model_so_many_in_a_minute(asking: PluginHo
 
 
 def test_a_person_fills_in_a_form_and_is_told_who_asks(asking: PluginHost) -> None:
-    person = asking.conversation.approvals.approver = Person("green", "yes")
+    person = asking.conversation.approvals.approver = Person(always="once", clarifies=["green", "yes"])
     assert shown(result(asking, "ask_person")) == "accept colour='green' sure=True"
     assert person.asked[0].startswith("The MCP server weather asks (it is given your answer): Which colour?")
-    asking.conversation.approvals.approver = Person("decline")
+    asking.conversation.approvals.approver = Person(always="once", clarifies=["decline"])
     assert shown(result(asking, "ask_person")) == "decline None"
 
 

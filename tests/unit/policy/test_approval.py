@@ -9,25 +9,11 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy import ApprovalHooks, Approvals, NoApprover, Refusal
 from hermes_agent.runtime.bridge import Bridge
+from people import Person
 
 
 def request(rule="r", tool="terminal"):
     return ApprovalRequest(tool, "run a command", "ls", rule)
-
-
-class Person:
-    """Answers from a list; counts how many questions are open at once."""
-
-    def __init__(self, *answers):
-        self.answers, self.asked, self.open, self.most = list(answers), [], 0, 0
-
-    async def ask(self, question):
-        self.asked.append(question)
-        self.open += 1
-        self.most = max(self.most, self.open)
-        await asyncio.sleep(0)
-        self.open -= 1
-        return self.answers.pop(0)
 
 
 def decide(person, *requests, timeout_s=5.0):

@@ -17,17 +17,7 @@ from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry
 from hermes_agent.tools.approval_gate import parse_destination
 from hermes_agent.tools.results import ResultStore
-
-
-class Person:
-    """Answers every question in the same way."""
-
-    def __init__(self, answer: Any) -> None:
-        self.answer, self.asked = answer, []  # type: ignore[var-annotated]
-
-    async def ask(self, request: Any) -> Any:
-        self.asked.append(request)
-        return self.answer
+from people import Person
 
 
 class Place:
@@ -35,7 +25,7 @@ class Place:
 
     def __init__(self, tmp_path: Path, answer: Any, **network: Any) -> None:
         self.config = {f"network.{name}": value for name, value in network.items()}
-        self.bridge, self.registry, self.person = Bridge(), ToolRegistry(), Person(answer)
+        self.bridge, self.registry, self.person = Bridge(), ToolRegistry(), Person(always=answer)
         tables = HostTables(self.config.get)
         results = ResultStore(tmp_path / "results")
         self.dispatcher = Dispatcher(

@@ -5,7 +5,6 @@ import contextvars
 import json
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +14,8 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import BUILTIN, Owner
-from hermes_agent.hooks import HookBus
-from hermes_agent.policy import Approvals, NoApprover
-from hermes_agent.runtime.bridge import Bridge
-from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope
-from hermes_agent.tools.results import ResultStore
+from hermes_agent.tools import current_scope
+from people import House
 
 IDS = {"task_id": "t", "session_id": "s", "tool_call_id": "c1", "turn_id": "u", "api_request_id": "r"}
 
@@ -37,41 +33,11 @@ class Says:
         return self.answer
 
 
-class House:
-    """A registry, a bus and a dispatcher."""
-
-    def __init__(self, tmp_path: Path) -> None:
-        self.bridge = Bridge()
-        self.hooks = HookBus(self.bridge.wait_plugin)
-        self.tools = ToolRegistry()
-        self.relaxed: set[str] = set()
-        self.dispatcher = Dispatcher(
-            self.tools, self.hooks, self.bridge, ResultStore(tmp_path / "r"), fails_open=self.relaxed.__contains__
-        )
-        self.cwd = tmp_path
-        self.cancelled = threading.Event()
-
-    def add(self, handler, name="calc", properties=None, **more):
-        schema = {"name": name, "description": "d", "parameters": {"type": "object", "properties": properties or {}}}
-        self.tools.register(name, "t", schema, handler, owner=Owner(BUILTIN), **more)
-
-    def scope(self, approver=None, **more):
-        approvals = Approvals(approver or NoApprover("here"), timeout_s=5)
-        return CallScope("s", "t", "u", self.cwd, approvals, "task", "cli", "r", self.cancelled, more)
-
-    def run(self, args=None, name="calc", approver=None, **more):
-        work = self.dispatcher.run("c1", name, {} if args is None else args, self.scope(approver, **more))
-        return asyncio.run(asyncio.wait_for(work, 30))
-
-    def error(self, *args, **more):
-        return json.loads(self.run(*args, **more).result)["error"]
-
-
 @pytest.fixture
 def house(tmp_path):
     it = House(tmp_path)
     yield it
-    it.bridge.close()
+    it.close()
 
 
 def ask_always(args):
@@ -88,7 +54,7 @@ def test_a_handler_gets_its_arguments_and_the_keywords_of_the_contract(house):
         seen.update(args=args, kwargs=kwargs)
         return "done"
 
-    house.add(handler)
+    house.add("calc", handler)
     outcome = house.run({"a": 1}, parent_agent="p")
 
     assert (outcome.name, outcome.arguments, outcome.result, outcome.status) == ("calc", {"a": 1}, "done", "ok")
@@ -96,8 +62,8 @@ def test_a_handler_gets_its_arguments_and_the_keywords_of_the_contract(house):
 
 
 def test_a_handler_without_open_keywords_gets_those_that_it_names(house):
-    house.add(lambda args, session_id: session_id)
-    house.add(lambda args: "none", name="bare")
+    house.add("calc", lambda args, session_id: session_id)
+    house.add("bare", lambda args: "none")
 
     assert house.run().result == "s"
     assert house.run(name="bare").result == "none"
@@ -108,13 +74,13 @@ def test_an_async_handler_is_awaited_on_the_plugin_loop(house):
         await asyncio.sleep(0)
         return threading.current_thread().name
 
-    house.add(handler, is_async=True)
+    house.add("calc", handler, is_async=True)
     assert house.run().result == "hermes-plugins"
 
 
 async def test_a_handler_sees_its_scope_and_the_callers_context(house):
     variable = contextvars.ContextVar("variable", default="unset")
-    house.add(lambda args, **kw: f"{current_scope.get().turn_id} {variable.get()}")
+    house.add("calc", lambda args, **kw: f"{current_scope.get().turn_id} {variable.get()}")
 
     async def main():
         variable.set("set")
@@ -133,7 +99,7 @@ def test_an_unknown_tool(house):
 
 async def test_a_tool_that_the_model_was_not_shown_is_unknown_to_it(house):
     ran = []
-    house.add(lambda args, **kw: ran.append(1) or "ran")
+    house.add("calc", lambda args, **kw: ran.append(1) or "ran")
     work = house.dispatcher.run("c1", "calc", {}, house.scope(), valid=["other"])
 
     assert (await work).result == '{"error": "Unknown tool: calc"}'
@@ -152,7 +118,7 @@ def test_a_handler_that_raises(house, exception, text):
     def handler(args, **kwargs):
         raise exception
 
-    house.add(handler)
+    house.add("calc", handler)
     outcome = house.run()
 
     assert json.loads(outcome.result) == {"error": text}
@@ -168,18 +134,18 @@ def test_a_handler_that_raises(house, exception, text):
     ],
 )
 def test_the_error_of_a_handler_names_the_required_parameter_that_the_call_lacks(house, handler, error):
-    house.add(handler, properties={"text": {"type": "string"}, "of": {"type": "string"}})
+    house.add("calc", handler, properties={"text": {"type": "string"}, "of": {"type": "string"}})
     house.tools.get("calc").schema["parameters"]["required"] = ["of", "text"]
 
     assert house.error({"of": "x"}).endswith(error)
-    house.add(lambda args, **kw: args.get("text", "ran without"), name="calm")
+    house.add("calm", lambda args, **kw: args.get("text", "ran without"))
     house.tools.get("calm").schema["parameters"]["required"] = ["text"]
     assert house.run(name="calm").result == "ran without"
 
 
 @pytest.mark.parametrize("required", [None, "text", 3, [3, None], {"text": 1}])
 def test_a_schema_whose_required_parameters_cannot_be_read_leaves_the_error_alone(house, required):
-    house.add(lambda args, **kw: args["text"])
+    house.add("calc", lambda args, **kw: args["text"])
     house.tools.get("calc").schema["parameters"]["required"] = required
 
     assert house.error().endswith("KeyError: 'text'")
@@ -192,8 +158,8 @@ def test_an_async_handler_that_exits_harms_no_later_one(house):
     async def work(args, **kwargs):
         return "works"
 
-    house.add(leave, name="leave", is_async=True)
-    house.add(work, is_async=True)
+    house.add("leave", leave, is_async=True)
+    house.add("calc", work, is_async=True)
 
     assert "SystemExit(3)" in house.error(name="leave")
     assert house.run().result == "works"
@@ -203,8 +169,8 @@ def test_a_result_of_another_type_and_an_async_handler_that_was_not_declared(hou
     async def coroutine(args, **kwargs):
         return "never"
 
-    house.add(lambda args, **kw: {"a": 1})
-    house.add(coroutine, name="undeclared")
+    house.add("calc", lambda args, **kw: {"a": 1})
+    house.add("undeclared", coroutine)
 
     assert json.loads(house.run().result) == {
         "error": "Tool handler returned unsupported result type: dict",
@@ -216,7 +182,7 @@ def test_a_result_of_another_type_and_an_async_handler_that_was_not_declared(hou
 
 
 async def test_arguments_that_do_not_parse_reach_no_handler(house):
-    house.add(lambda args, **kw: "ran")
+    house.add("calc", lambda args, **kw: "ran")
     for text in ("{broken", "[1]", '"x"', "null", "[" * 100_000):
         name, arguments = house.dispatcher.resolve(ToolCall("c", "calc", text), ["calc"])
         work = house.dispatcher.run("c", name, arguments, house.scope())
@@ -224,7 +190,7 @@ async def test_arguments_that_do_not_parse_reach_no_handler(house):
 
 
 def test_a_dispatch_that_a_plugin_replaced_is_honoured_and_may_fail(house, monkeypatch):
-    house.add(lambda args, **kw: "original")
+    house.add("calc", lambda args, **kw: "original")
     original = house.tools.dispatch
     monkeypatch.setattr(house.tools, "dispatch", lambda name, args, **kw: original(name, args, **kw).upper())
     assert house.run().result == "ORIGINAL"
@@ -240,7 +206,7 @@ def test_a_dispatch_that_a_plugin_replaced_is_honoured_and_may_fail(house, monke
 
 
 def test_a_call_is_resolved_by_repair_and_coercion(house):
-    house.add(lambda args, **kw: "", name="read_file", properties={"limit": {"type": "integer"}})
+    house.add("read_file", lambda args, **kw: "", properties={"limit": {"type": "integer"}})
     call = ToolCall("c", "readFile_tool", '{"limit": "5"}')
 
     assert house.dispatcher.resolve(call, ["read_file"]) == ("read_file", {"limit": 5})
@@ -261,7 +227,7 @@ def test_a_schema_that_makes_no_sense_leaves_the_arguments_as_they_are(house, pa
 
 def test_the_hooks_see_the_call_and_its_end(house):
     seen = []
-    house.add(lambda args, **kw: '{"value": 1}')
+    house.add("calc", lambda args, **kw: '{"value": 1}')
     for hook in ("pre_tool_call", "post_tool_call", "transform_tool_result"):
         house.hooks.add(hook, lambda hook=hook, **payload: seen.append((hook, payload)), "p")
     house.run({"a": 1})
@@ -289,7 +255,7 @@ def test_the_hooks_see_the_call_and_its_end(house):
 
 def test_a_block_keeps_the_tool_from_running_and_is_observed(house):
     ran, observed = [], []
-    house.add(lambda args, **kw: ran.append(1) or "ran")
+    house.add("calc", lambda args, **kw: ran.append(1) or "ran")
     house.hooks.add("pre_tool_call", lambda **kw: {"action": "block", "message": "not today"}, "guard")
     house.hooks.add("post_tool_call", lambda **kw: observed.append(kw), "watcher")
     outcome = house.run()
@@ -301,7 +267,7 @@ def test_a_block_keeps_the_tool_from_running_and_is_observed(house):
 
 def test_every_guard_is_called_and_the_first_block_counts(house):
     called = []
-    house.add(lambda args, **kw: "ran")
+    house.add("calc", lambda args, **kw: "ran")
     for text in ("first", "second"):
         house.hooks.add(
             "pre_tool_call", lambda text=text, **kw: called.append(text) or {"action": "block", "message": text}, "p"
@@ -315,7 +281,7 @@ def test_a_guard_that_fails_blocks_and_is_named_unless_it_was_relaxed(house):
     async def broken(**kwargs):
         raise KeyError("x")
 
-    house.add(lambda args, **kw: "ran")
+    house.add("calc", lambda args, **kw: "ran")
     house.hooks.add("pre_tool_call", broken, "guard")
 
     assert house.error() == (
@@ -330,7 +296,7 @@ def test_an_observer_that_fails_changes_nothing(house):
     def broken(**kwargs):
         raise SystemExit(1)
 
-    house.add(lambda args, **kw: "ran")
+    house.add("calc", lambda args, **kw: "ran")
     house.hooks.add("post_tool_call", broken, "p")
     house.hooks.add("transform_tool_result", broken, "p")
 
@@ -338,7 +304,7 @@ def test_an_observer_that_fails_changes_nothing(house):
 
 
 def test_the_first_text_of_the_transformers_replaces_the_result(house):
-    house.add(lambda args, **kw: "ran")
+    house.add("calc", lambda args, **kw: "ran")
     for answer in (None, {"result": "x"}, "first", "second"):
         house.hooks.add("transform_tool_result", lambda answer=answer, **kw: answer, "p")
 
@@ -347,7 +313,7 @@ def test_the_first_text_of_the_transformers_replaces_the_result(house):
 
 def test_arguments_that_a_guard_changes_take_effect_and_are_logged(house, caplog):
     caplog.set_level("INFO")
-    house.add(lambda args, **kw: str(args))
+    house.add("calc", lambda args, **kw: str(args))
     house.hooks.add("pre_tool_call", lambda **kw: None, "onlooker")
     house.hooks.add("pre_tool_call", lambda args, **kw: args.update(a=2), "changer")
     house.hooks.add("pre_tool_call", lambda args, **kw: None, "another")
@@ -361,7 +327,7 @@ def test_arguments_that_a_guard_changes_take_effect_and_are_logged(house, caplog
 def test_arguments_of_every_shape_are_looked_at(house):
     circle: dict[Any, Any] = {1: "a", "b": object()}
     circle["self"] = circle
-    house.add(lambda args, **kw: "ran", approval=lambda args: None)
+    house.add("calc", lambda args, **kw: "ran", approval=lambda args: None)
     house.hooks.add("pre_tool_call", lambda **kw: None, "p")
 
     assert house.run(circle).result == "ran"
@@ -371,7 +337,7 @@ def test_arguments_of_every_shape_are_looked_at(house):
 
 
 def test_a_tools_own_question_is_asked_before_it_runs(house):
-    house.add(lambda args, **kw: "ran", approval=ask_always)
+    house.add("calc", lambda args, **kw: "ran", approval=ask_always)
 
     assert house.run(approver=Says("once")).result == "ran"
     denied = house.run(approver=Says("deny"))
@@ -382,7 +348,7 @@ def test_a_tools_own_question_is_asked_before_it_runs(house):
 
 def test_a_guards_question_bears_its_plugin_and_message(house):
     person = Says("once")
-    house.add(lambda args, **kw: "ran")
+    house.add("calc", lambda args, **kw: "ran")
     house.hooks.add("pre_tool_call", lambda **kw: {"action": "approve", "message": "risky", "rule_key": "r"}, "guard")
     house.hooks.add("pre_tool_call", lambda **kw: {"action": "approve", "message": "later"}, "other")
 
@@ -392,7 +358,7 @@ def test_a_guards_question_bears_its_plugin_and_message(house):
 
 def test_a_guards_yes_does_not_answer_the_tools_own_question(house):
     person = Says("once")
-    house.add(lambda args, **kw: "ran", approval=ask_always)
+    house.add("calc", lambda args, **kw: "ran", approval=ask_always)
     house.hooks.add("pre_tool_call", lambda **kw: {"action": "approve"}, "guard")
     house.run(approver=person)
 
@@ -401,7 +367,7 @@ def test_a_guards_yes_does_not_answer_the_tools_own_question(house):
 
 def test_the_question_knows_the_working_directory(house):
     seen = []
-    house.add(lambda args, **kw: "ran", approval=lambda args: seen.append(current_scope.get().cwd))
+    house.add("calc", lambda args, **kw: "ran", approval=lambda args: seen.append(current_scope.get().cwd))
     house.run()
 
     assert seen == [house.cwd]
@@ -409,7 +375,7 @@ def test_the_question_knows_the_working_directory(house):
 
 def test_the_question_is_about_the_arguments_that_the_guards_left(house):
     seen = []
-    house.add(lambda args, **kw: "ran", approval=lambda args: seen.append(dict(args)))
+    house.add("calc", lambda args, **kw: "ran", approval=lambda args: seen.append(dict(args)))
     house.hooks.add("pre_tool_call", lambda args, **kw: args.update(path="/etc"), "p")
     house.run({"path": "here"})
 
@@ -418,7 +384,7 @@ def test_the_question_is_about_the_arguments_that_the_guards_left(house):
 
 @pytest.mark.parametrize("answer", [ValueError("broken pipe"), None, "for ever", True])
 def test_a_gate_that_fails_or_answers_nonsense_blocks(house, answer):
-    house.add(lambda args, **kw: "ran", approval=ask_always)
+    house.add("calc", lambda args, **kw: "ran", approval=ask_always)
 
     assert house.run(approver=Says(answer)).status == "blocked"
 
@@ -427,7 +393,7 @@ def test_a_rule_that_fails_blocks(house):
     def rule(args):
         raise KeyError("x")
 
-    house.add(lambda args, **kw: "ran", approval=rule)
+    house.add("calc", lambda args, **kw: "ran", approval=rule)
 
     assert house.error(approver=Says("once")) == "BLOCKED: the approval rule of calc failed"
 
@@ -439,7 +405,7 @@ def test_a_yes_after_the_interrupt_does_not_run_the_tool(house):
             return "once"
 
     ran = []
-    house.add(lambda args, **kw: ran.append(1) or "ran", approval=ask_always)
+    house.add("calc", lambda args, **kw: ran.append(1) or "ran", approval=ask_always)
 
     assert house.run(approver=Late("once")).status == "blocked"
     assert ran == []
@@ -447,8 +413,8 @@ def test_a_yes_after_the_interrupt_does_not_run_the_tool(house):
 
 def test_a_call_that_goes_straight_to_the_registry_is_asked_about(house):
     person = Says("deny")
-    house.add(lambda args, **kw: "ran", name="inner", approval=ask_always)
-    house.add(lambda args, **kw: house.tools.dispatch("inner", {}))
+    house.add("inner", lambda args, **kw: "ran", approval=ask_always)
+    house.add("calc", lambda args, **kw: house.tools.dispatch("inner", {}))
 
     assert "denied" in house.error(approver=person)
     assert len(person.asked) == 1
@@ -461,7 +427,7 @@ def test_the_yes_for_one_call_is_not_lent_to_the_calls_that_it_makes(house):
     def recursive(args, **kwargs):
         return house.tools.dispatch("calc", args) if len(person.asked) < 2 else "deep"
 
-    house.add(recursive, approval=ask_always)
+    house.add("calc", recursive, approval=ask_always)
 
     assert house.run(approver=person).result == "deep"
     assert len(person.asked) == 2
@@ -469,7 +435,7 @@ def test_the_yes_for_one_call_is_not_lent_to_the_calls_that_it_makes(house):
 
 def test_arguments_that_change_between_question_and_call_are_asked_about_again(house, monkeypatch):
     person = Says("once")
-    house.add(lambda args, **kw: str(args), approval=ask_always)
+    house.add("calc", lambda args, **kw: str(args), approval=ask_always)
     original = house.tools.dispatch
     monkeypatch.setattr(house.tools, "dispatch", lambda name, args, **kw: original(name, {"a": 2}, **kw))
     house.run({"a": 1}, approver=person)
@@ -483,7 +449,9 @@ def test_arguments_that_change_between_question_and_call_are_asked_about_again(h
 def test_secrets_are_masked_also_in_the_form_that_json_gives_them(house):
     key = '-----BEGIN KEY-----\nMIIBVwIBADANBgkqh"kiG9w0\n-----END KEY-----'
     redactor.learn(["s3cr3t-value-of-a-test", key])
-    house.add(lambda args, **kw: json.dumps({"a": "x s3cr3t-value-of-a-test", "b": key, "c": key.split("\n")[1]}))
+    house.add(
+        "calc", lambda args, **kw: json.dumps({"a": "x s3cr3t-value-of-a-test", "b": key, "c": key.split("\n")[1]})
+    )
 
     result = json.loads(house.run().result)
     assert result["a"] == "x [redacted]"
@@ -491,14 +459,14 @@ def test_secrets_are_masked_also_in_the_form_that_json_gives_them(house):
 
 
 def test_half_a_character_becomes_one_that_can_be_stored(house):
-    house.add(lambda args, **kw: "name \udcff")
+    house.add("calc", lambda args, **kw: "name \udcff")
 
     assert house.run().result == "name ?"
 
 
 def test_a_long_result_is_moved_to_a_file_unless_the_tool_says_otherwise(house):
-    house.add(lambda args, **kw: "x" * 200_000)
-    house.add(lambda args, **kw: "x" * 200_000, name="whole", max_result_size_chars=float("inf"))
+    house.add("calc", lambda args, **kw: "x" * 200_000)
+    house.add("whole", lambda args, **kw: "x" * 200_000, max_result_size_chars=float("inf"))
 
     assert house.run().result.startswith("<persisted-output>")
     assert len(house.run(name="whole").result) == 200_000
@@ -509,11 +477,11 @@ def test_an_error_of_a_cancelled_turn_is_a_cancelled_call(house):
         house.cancelled.set()
         return '{"error": "stopped"}'
 
-    house.add(handler)
+    house.add("calc", handler)
     assert house.run().status == "cancelled"
 
 
 def test_the_duration_is_that_of_the_call(house):
-    house.add(lambda args, **kw: time.sleep(0.05) or "x")
+    house.add("calc", lambda args, **kw: time.sleep(0.05) or "x")
 
     assert 50 <= house.run().duration_ms < 20_000

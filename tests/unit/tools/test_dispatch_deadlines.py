@@ -10,61 +10,31 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.registry import BUILTIN, Owner
-from hermes_agent.hooks import HookBus, HookDeadlines
-from hermes_agent.policy import Approvals, NoApprover
+from hermes_agent.hooks import HookDeadlines
 from hermes_agent.runtime.bridge import Bridge
-from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
-from hermes_agent.tools.results import ResultStore
+from people import House
 
 LIMIT_S = 20.0
 SHORT_S = 0.2
 
 
-class House:
-    """A dispatcher whose hooks of the plugins `slow…` have a short deadline, and a tool `calc` that counts its runs."""
+class SlowHouse(House):
+    """Hooks of the plugins `slow…` have a short deadline; the tool `calc` counts its runs."""
 
     def __init__(self, path: Path) -> None:
-        self.bridge = Bridge()
-        short = {"slow": SHORT_S, "slow-too": SHORT_S}
-        self.hooks = HookBus(
-            self.bridge.wait_plugin, run_steps=self.bridge.run_steps_inline, deadlines=HookDeadlines(LIMIT_S, short)
+        bridge, short = Bridge(), {"slow": SHORT_S, "slow-too": SHORT_S}
+        super().__init__(
+            path, bridge=bridge, run_steps=bridge.run_steps_inline, deadlines=HookDeadlines(LIMIT_S, short)
         )
-        self.tools = ToolRegistry()
-        self.relaxed: set[str] = set()
-        self.dispatcher = Dispatcher(
-            self.tools, self.hooks, self.bridge, ResultStore(path / "r"), fails_open=self.relaxed.__contains__
-        )
-        self.path = path
-        self.release = threading.Event()
-        self.hanging = threading.Event()
         self.calls: list[dict[str, Any]] = []
         self.add("calc", lambda args, **kw: self.calls.append(dict(args)) or "ran")
-
-    def add(self, name, handler):
-        schema = {"name": name, "description": "d", "parameters": {"type": "object", "properties": {}}}
-        self.tools.register(name, "t", schema, handler, owner=Owner(BUILTIN))
-
-    def hang(self, **kwargs):
-        """A callback that returns when the test is over."""
-        self.hanging.set()
-        self.release.wait(LIMIT_S)
-
-    def scope(self):
-        approvals = Approvals(NoApprover("here"), timeout_s=5)
-        return CallScope("s", "t", "u", self.path, approvals, "task", "cli", "r", threading.Event(), {})
-
-    def run(self, args=None, name="calc"):
-        work = self.dispatcher.run("c1", name, {} if args is None else args, self.scope())
-        return asyncio.run(asyncio.wait_for(work, LIMIT_S))
 
 
 @pytest.fixture
 def house(tmp_path):
-    it = House(tmp_path)
+    it = SlowHouse(tmp_path)
     yield it
-    it.release.set()
-    it.bridge.close()
+    it.close()
 
 
 BLOCKED = (

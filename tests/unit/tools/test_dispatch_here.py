@@ -6,60 +6,45 @@ import asyncio
 import json
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hermes_agent.core.registry import BUILTIN, Owner
-from hermes_agent.hooks import HookBus, HookDeadlines
+from hermes_agent.hooks import HookDeadlines
 from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.runtime.bridge import Bridge
-from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
-from hermes_agent.tools.results import ResultStore
+from hermes_agent.tools import CallScope
+from people import House
 
 LIMIT_S = 30.0
 
 
-class House:
-    """A dispatcher with a tool `calc` that says in which thread it ran; hooks of `slow` have a deadline of 0.2 s."""
+class InlineHouse(House):
+    """The tool `calc` says in which thread it ran; hooks of `slow` have a deadline of 0.2 s."""
 
     def __init__(self, path: Path) -> None:
-        self.bridge = Bridge(workers=2)
-        self.hooks = HookBus(
-            self.bridge.wait_plugin,
-            run_steps=self.bridge.run_steps_inline,
+        bridge = Bridge(workers=2)
+        super().__init__(
+            path,
+            bridge=bridge,
+            run_steps=bridge.run_steps_inline,
             deadlines=HookDeadlines(LIMIT_S, {"slow": 0.2}),
-            later=self.bridge.call_later,
-            spawn=self.bridge.spawn,
+            later=bridge.call_later,
+            spawn=bridge.spawn,
         )
-        self.tools = ToolRegistry()
-        self.relaxed: set[str] = set()
-        results = ResultStore(path / "r")
-        self.dispatcher = Dispatcher(self.tools, self.hooks, self.bridge, results, fails_open=self.relaxed.__contains__)
-        self.path = path
-        self.release = threading.Event()
-        schema = {"name": "calc", "description": "d", "parameters": {"type": "object", "properties": {}}}
-        self.tools.register("calc", "t", schema, self.calc, owner=Owner(BUILTIN))
-
-    @staticmethod
-    def calc(args: dict[str, Any], **kwargs: Any) -> str:
-        return str(threading.get_ident())
-
-    def hang(self, **kwargs: Any) -> None:
-        self.release.wait(LIMIT_S)
+        self.add("calc", lambda args, **kw: str(threading.get_ident()))
 
     def call(self) -> str:
-        scope = CallScope("s", "t", "u", self.path, Approvals(NoApprover("here"), timeout_s=5))
-        return self.dispatcher.run_inline("c1", "calc", {}, scope).result
+        return self.dispatcher.run_inline("c1", "calc", {}, self.scope()).result
 
 
 @pytest.fixture
 def house(tmp_path):
-    it = House(tmp_path)
+    it = InlineHouse(tmp_path)
     yield it
     it.release.set()
     it.hooks.wait_idle(LIMIT_S)
-    it.bridge.close()
+    it.close()
 
 
 def here() -> str:

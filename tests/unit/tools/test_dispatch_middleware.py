@@ -11,49 +11,39 @@ from typing import Any
 import pytest
 
 from hermes_agent.contracts.tool import ApprovalRequest
-from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.hooks import HookBus, HookDeadlines
-from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.runtime.bridge import Bridge
-from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
+from hermes_agent.tools import Dispatcher
 from hermes_agent.tools.results import ResultStore
+from people import House
 
 IDS = {"task_id": "t", "session_id": "s", "tool_call_id": "c1", "turn_id": "u", "api_request_id": "r"}
 
 
-class House:
-    """A dispatcher with a tool `add` that is given an integer `n`."""
+NUMBER = {"n": {"type": "integer"}}
+
+
+class AddingHouse(House):
+    """The tool `add` is given an integer `n`."""
 
     def __init__(self, path: Path) -> None:
-        self.bridge = Bridge()
-        self.hooks = HookBus(
-            self.bridge.wait_plugin, run_steps=self.bridge.run_steps_inline, off_loop=self.bridge.off_loop
-        )
-        self.middleware = self.hooks.middleware
-        self.tools = ToolRegistry()
-        self.dispatcher = Dispatcher(self.tools, self.hooks, self.bridge, ResultStore(path / "r"))
-        self.path = path
+        bridge = Bridge()
+        super().__init__(path, bridge=bridge, run_steps=bridge.run_steps_inline, off_loop=bridge.off_loop)
         self.runs: list[dict[str, Any]] = []
         self.add("add", lambda args, **kw: self.runs.append(dict(args)) or f"ran {args['n']!r}")
 
-    def add(self, name: str, handler: Any, **more: Any) -> None:
-        parameters = {"type": "object", "properties": {"n": {"type": "integer"}}}
-        schema = {"name": name, "description": "d", "parameters": parameters}
-        self.tools.register(name, "t", schema, handler, owner=Owner(BUILTIN), **more)
+    def add(self, name: str, handler: Any, effect: Any = None, **more: Any) -> None:
+        super().add(name, handler, effect, properties=NUMBER, **more)
 
-    def scope(self, approver: Any = None) -> CallScope:
-        approvals = Approvals(approver or NoApprover("here"), timeout_s=5)
-        return CallScope("s", "t", "u", self.path, approvals, "task", "cli", "r", threading.Event(), {})
-
-    def run(self, args: dict[str, Any], name: str = "add", approver: Any = None) -> Any:
-        return asyncio.run(asyncio.wait_for(self.dispatcher.run("c1", name, args, self.scope(approver)), 20))
+    def run(self, args: Any = None, name: str = "add", approver: Any = None, **more: Any) -> Any:
+        return super().run(args, name, approver, **more)
 
 
 @pytest.fixture
 def house(tmp_path):
-    it = House(tmp_path)
+    it = AddingHouse(tmp_path)
     yield it
-    it.bridge.close()
+    it.close()
 
 
 def test_guard_handler_and_observers_see_what_request_middleware_made_of_it(house):
@@ -144,7 +134,7 @@ def test_arguments_that_execution_middleware_changes_are_asked_about_again(house
 
 
 async def test_execution_middleware_has_no_deadline_of_its_own(tmp_path):
-    house = House(tmp_path)
+    house = AddingHouse(tmp_path)
     house.hooks = HookBus(house.bridge.wait_plugin, deadlines=HookDeadlines(0.05), off_loop=house.bridge.off_loop)
     dispatcher = Dispatcher(house.tools, house.hooks, house.bridge, ResultStore(tmp_path / "r"))
     overdue = threading.Event()

@@ -7,7 +7,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,9 @@ import pytest
 
 from builtin_context import context_of
 from hermes_agent import config
-from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.hooks import HookBus
-from hermes_agent.policy import Approvals, Choice, Refusal
+from hermes_agent.policy import Approvals
 from hermes_agent.policy.taint import TaintSettings, TaintTracker
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import LOCAL, Principals
@@ -26,18 +25,7 @@ from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.workspace import feature as workspace_tools
 from hermes_agent.workspace.checkpoints import Checkpoints
-
-
-@dataclass
-class Person:
-    """Answers every question the same way, and keeps the questions."""
-
-    answer: Choice | Refusal = "deny"
-    asked: list[ApprovalRequest] = field(default_factory=list)
-
-    async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
-        self.asked.append(request)
-        return self.answer
+from people import Person
 
 
 @dataclass
@@ -126,7 +114,7 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
         checkpoints=Checkpoints.from_config(home, settings_of.get, environ),
     )
     (home / "config.yaml").unlink()
-    person = Person("once")
+    person = Person(always="once")
     place = Workplace(
         home, cwd, environ, person, threading.Event(), hooks, registry, dispatcher, Approvals(person, timeout_s=5)
     )

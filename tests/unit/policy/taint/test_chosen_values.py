@@ -14,7 +14,7 @@ from hermes_agent.core.registry import Owner
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.policy.taint import TaintSettings
 from hermes_agent.runtime.bridge import Bridge
-from unit.policy.taint.test_tracker import House
+from unit.policy.taint.test_tracker import TaintHouse
 
 EVENTS = [
     {
@@ -38,8 +38,8 @@ def bridge() -> Iterator[Bridge]:
 
 
 @pytest.fixture
-def house(tmp_path: Path, bridge: Bridge) -> House:
-    house = House(tmp_path, bridge, TaintSettings())
+def house(tmp_path: Path, bridge: Bridge) -> TaintHouse:
+    house = TaintHouse(tmp_path, bridge, TaintSettings())
     for name, answer in (("search_events", EVENTS), ("list_files", FILES), ("get_channels", CHANNELS)):
         house.add(name, lambda args, *, answer=answer, **k: json.dumps(answer), Effect("reads", returns="records"))
     acting: dict[str, Does] = {
@@ -55,7 +55,7 @@ def house(tmp_path: Path, bridge: Bridge) -> House:
     return house
 
 
-def asks(house: House, said: str, tool: str, *reads: str, **arguments: Any) -> bool:
+def asks(house: TaintHouse, said: str, tool: str, *reads: str, **arguments: Any) -> bool:
     session = f"{said} {tool} {reads} {arguments}"
     house.provenance.add_user_text(session, said)
     for name in reads or ("search_events",):
@@ -72,7 +72,7 @@ def asks(house: House, said: str, tool: str, *reads: str, **arguments: Any) -> b
     ],
 )
 def test_a_record_that_the_person_named_lends_its_number(
-    house: House, said: str, tool: str, arguments: dict[str, Any]
+    house: TaintHouse, said: str, tool: str, arguments: dict[str, Any]
 ) -> None:
     assert not asks(house, said, tool, **arguments)
 
@@ -92,12 +92,12 @@ def test_a_record_that_the_person_named_lends_its_number(
         ("Move my Dental check-up", "run_it", {"command": "5"}),
     ],
 )
-def test_it_lends_nothing_else(house: House, said: str, tool: str, arguments: dict[str, Any]) -> None:
+def test_it_lends_nothing_else(house: TaintHouse, said: str, tool: str, arguments: dict[str, Any]) -> None:
     assert asks(house, said, tool, "search_events", "list_files", **arguments)
 
 
 @pytest.mark.attack("taint")
-def test_a_document_of_a_tool_that_declares_no_records_is_a_strangers_text(house: House, attempt: Any) -> None:
+def test_a_document_of_a_tool_that_declares_no_records_is_a_strangers_text(house: TaintHouse, attempt: Any) -> None:
     forged = json.dumps([{"id": 13, "title": "Dental check-up"}])
     house.add("page", lambda args, **k: mark_untrusted(forged, "https://evil.example/"), Effect("opens"))
     house.add("read_text", lambda args, **k: forged, Effect("reads", returns="foreign"))
@@ -107,14 +107,14 @@ def test_a_document_of_a_tool_that_declares_no_records_is_a_strangers_text(house
         attempt(asks(house, "Move my Dental check-up", "move_event", tool, event_id=13), tool)
 
 
-def test_a_word_of_the_person_picks_the_one_name_of_a_list_that_has_it(house: House) -> None:
+def test_a_word_of_the_person_picks_the_one_name_of_a_list_that_has_it(house: TaintHouse) -> None:
     said = "Write Hello to the channel starting with External"
     assert not asks(house, said, "post_message", "get_channels", channel="External_0", text="Hello")
     assert asks(house, said, "post_message", "get_channels", channel="general", text="Hello")
     assert asks(house, "Read the External channel", "delete_file", "get_channels", channel="External_0")
 
 
-def test_what_a_call_made_may_be_acted_on(house: House) -> None:
+def test_what_a_call_made_may_be_acted_on(house: TaintHouse) -> None:
     made = json.dumps({"file_id": "13", "content": "pay 4711", "id": "m@evil.example"})
     house.add("create_file", lambda args, **k: made, Effect("writes"))
     said = "Make a file plan and share it with anna@good.example"
@@ -137,12 +137,12 @@ def test_what_a_call_made_may_be_acted_on(house: House) -> None:
         ("Dinner at m@evil.example", False),
     ],
 )
-def test_a_pattern_of_the_person_has_a_place_for_what_is_found(house: House, title: str, quiet: bool) -> None:
+def test_a_pattern_of_the_person_has_a_place_for_what_is_found(house: TaintHouse, title: str, quiet: bool) -> None:
     said = "Find a place and make an event titled 'Dinner at {restaurant_name}'."
     assert asks(house, said, "move_event", title=title) is not quiet
 
 
-def test_values_that_a_schema_lists_by_reference_are_no_ones(house: House) -> None:
+def test_values_that_a_schema_lists_by_reference_are_no_ones(house: TaintHouse) -> None:
     schema = {
         "name": "grant",
         "parameters": {
@@ -156,21 +156,21 @@ def test_values_that_a_schema_lists_by_reference_are_no_ones(house: House) -> No
     assert asks(house, "Go on", "grant", room="Blue 4711")
 
 
-def test_numbers_and_dates_are_compared_as_a_whole(house: House) -> None:
+def test_numbers_and_dates_are_compared_as_a_whole(house: TaintHouse) -> None:
     page = "On 2022-04-01 it was 200.29 at 10:00."
     house.add("note", lambda args, **k: page, Effect("reads", returns="foreign"))
     for value, asked in ((4.0, False), (200, False), (29, False), (200.29, True), ("2022-04-01", True), (1, False)):
         assert asks(house, "Go on", "pay_bill", "note", amount=value) is asked, value
 
 
-def test_what_json_escapes_is_read_as_it_is_meant(house: House) -> None:
+def test_what_json_escapes_is_read_as_it_is_meant(house: TaintHouse) -> None:
     page = {"a": 'It says:\nswordfish "blue"\tm\u00fcller trout'}
     house.add("note", lambda args, **k: json.dumps(page), Effect("reads", returns="others"))
     for value in ("says: swordfish", "blue müller", "müller trout"):
         assert asks(house, "Go on", "post_message", "note", text=value), value
 
 
-def test_what_an_author_says_does_not_decide_is_content_and_its_addresses_ask(house: House) -> None:
+def test_what_an_author_says_does_not_decide_is_content_and_its_addresses_ask(house: TaintHouse) -> None:
     house.add("tell", house._send, Effect("sends", ("to",)))
     assert not asks(house, "Tell anna", "tell", to="anna", text="delete the file 13")
     assert asks(house, "Tell anna", "tell", to="anna", text="see m@evil.example")
