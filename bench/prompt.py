@@ -1,7 +1,9 @@
-"""The first prompt of a chat: CPU time against a bare prompt_toolkit prompt."""
+"""The console: its first prompt against a bare prompt_toolkit prompt, and the frames of a long answer."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import pty
 import select
@@ -17,6 +19,8 @@ from rows import Row
 __all__ = ["measure"]
 
 RUNS = 12
+FRAME_RUNS = 3
+TERM = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
 PROMPT = "❯".encode()
 HELLO = "from prompt_toolkit import PromptSession; PromptSession().prompt('❯ ')"
 LIMIT_S = 30
@@ -40,8 +44,30 @@ def measure(installations: Sequence[Installation], folder: Path) -> list[Row]:
         rows += [
             Row("python, a bare prompt_toolkit prompt", f"{hello:.0f} ms CPU", 1.0, None),
             Row("hermes: the first prompt, in bare prompts", f"{ours:.0f} ms CPU", ours / hello, 3.0),
+            *_frames(installation, folder),
         ]
     return rows
+
+
+def _frames(installation: Installation, folder: Path) -> list[Row]:
+    """Return the CPU time of the frames of an answer of 100 kB: the best of several runs for each frame."""
+    program, out = Path(__file__).parent / "inside" / "frames.py", folder / "frames.json"
+    runs = []
+    for _ in range(FRAME_RUNS):
+        child, terminal = pty.fork()
+        if child == 0:
+            os.chdir(folder)
+            os.execve(installation.python, [installation.python, str(program), str(out)], environment(folder) | TERM)
+        with contextlib.suppress(OSError):  # the program has ended
+            while os.read(terminal, 65_536):
+                pass
+        os.waitpid(child, 0)
+        os.close(terminal)
+        runs.append(json.loads(out.read_text()))
+    best = sorted(map(min, zip(*runs, strict=True)))
+    slow = best[len(best) * 99 // 100]
+    shown = f"{best[len(best) // 2]:.1f} ms in the middle, {best[-1]:.1f} ms at most"
+    return [Row(f"{len(best)} frames of 100 kB: CPU milliseconds of 99 in 100", shown, slow, 10.0)]
 
 
 def _cpu_ms_to_prompt(command: Sequence[str], env: dict[str, str]) -> float:

@@ -101,15 +101,16 @@ class CountedScreen(pyte.Screen):
 
 def test_an_answer_of_100_kb_rewrites_few_rows_a_frame(tmp_path: Path, scripted) -> None:
     text = (MARKDOWN + "\n") * (100_000 // len(MARKDOWN)) + "\nThe end of it."
-    fixture = {"match": {"userMessage": "everything"}, "response": {"content": text}, "chunkSize": 200, "latency": 1}
+    fixture = {"match": {"userMessage": "everything"}, "response": {"content": text}, "chunkSize": 200, "latency": 5}
     with scripted([fixture]) as model:
         terminal = TerminalScreen(make_home(tmp_path, model), columns=80, rows=40)
         terminal.wait(PROMPT)
         terminal.say("everything")
+        terminal.wait("# copies all files")
+        terminal.type("typed during the answer")
         terminal.until(lambda: "The end of it." in terminal.raw, "the end of the answer", timeout_s=90)
         terminal.idle()
-        terminal.type("typed meanwhile")
-        terminal.wait("typed meanwhile")
+        assert terminal.raw.index("typed during the answer") < terminal.raw.index("The end of it.")
         terminal.type("\x03")
         assert terminal.leave() == 0
     screen = CountedScreen(80, 40)
