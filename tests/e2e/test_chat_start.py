@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pexpect
+
+from prompted import ESCAPES, PromptedCommand
 from terminal_screen import PROMPT, TerminalScreen
-from worlds import PROMPTS, answer, make_home, script
+from worlds import PROMPTS, answer, make_home, run, script
 
 SLOW_PLUGIN = """\
 import asyncio, pathlib, sys, threading, time
@@ -60,6 +63,18 @@ def test_a_user_who_leaves_before_the_agent_is_loaded_starts_no_chat(tmp_path: P
         (tmp_path / "go").touch()
         assert terminal.end() == 0
         assert model.bodies() == []
+
+
+def test_a_command_that_takes_long_says_what_it_does_only_at_a_terminal(tmp_path: Path) -> None:
+    home = slow_home(tmp_path, None)
+    command = PromptedCommand(home, "tools", "list", "--json")
+    command.expect("loading the agent and its plugins … 1 s")
+    (tmp_path / "go").touch()
+    command.process.expect(pexpect.EOF)
+    shown = command.process.before
+    assert '"terminal"' in shown and not ESCAPES.sub("", shown.rpartition("]")[2]).strip()
+    done = run(home, "tools", "list", "--json")
+    assert "loading" not in done.stderr + done.stdout
 
 
 def test_an_error_while_the_agent_is_loaded_restores_the_terminal(tmp_path: Path, scripted) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -130,6 +131,44 @@ def ensure_home() -> Path:
     return home
 
 
+SHOWN_AFTER_S = 1.0
+"""Time after which a command shows what it does."""
+
+
+@contextmanager
+def activity(text: str) -> Iterator[None]:
+    """Show on stderr what takes long, and since when, while the block lasts; only at a terminal.
+
+    The block writes nothing. The line is gone at its end.
+    """
+    if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        yield
+        return
+    import threading  # only at a terminal
+    import time
+
+    ended, began, stream = threading.Event(), time.monotonic(), sys.stderr
+    has_line = False
+
+    def show() -> None:
+        nonlocal has_line
+        while not ended.wait(SHOWN_AFTER_S):
+            has_line = True
+            stream.write(f"\r\x1b[K{text} … {time.monotonic() - began:.0f} s")
+            stream.flush()
+
+    shower = threading.Thread(target=show, name="activity", daemon=True)
+    shower.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        shower.join()
+        if has_line:
+            stream.write("\r\x1b[K")
+            stream.flush()
+
+
 @contextmanager
 def loaded_host() -> Iterator[Host]:
     """Yield a host with loaded plugins, and close it afterwards."""
@@ -137,7 +176,8 @@ def loaded_host() -> Iterator[Host]:
 
     from hermes_agent.app.start import start_host
 
-    host = start_host()
+    with activity("loading the agent and its plugins"):
+        host = start_host()
     try:
         yield host
     finally:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.cli.command import JSON, YES, Args, CliSubcommand, argument, exclusive, print_json
+from hermes_agent.app.cli.command import JSON, YES, Args, CliSubcommand, activity, argument, exclusive, print_json
 from hermes_agent.config import hermes_home, load, make_home
 from hermes_agent.config.home import (
     ACTIVE_PROFILE_FILE,
@@ -189,7 +189,8 @@ def _check_state(args: Args) -> int:
             return print_json({"versions": {}, "rows": {}, "size": [0, 0], "faults": []})
         print("nothing is stored yet")
         return 0
-    found = check_database(path)
+    with activity("reading every page"):
+        found = check_database(path)
     if args.json:
         print_json(found._asdict())
         return 1 if found.faults else 0
@@ -402,8 +403,12 @@ def _run_doctor(args: Args) -> int:
     from hermes_agent.app.cli.command import print_lines
     from hermes_agent.app.doctor import run_checks  # imports plugins, config and models
 
-    lines = []
-    for line in run_checks(offline=args.offline, ask=args.ask):
+    lines, checks = [], run_checks(offline=args.offline, ask=args.ask)
+    while True:
+        with activity("checking"):
+            line = next(checks, None)
+        if line is None:
+            break
         lines.append(line)
         if not args.json:
             print_lines([line], width=10)

@@ -10,7 +10,16 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, exclusive, loaded_host, print_json
+from hermes_agent.app.cli.command import (
+    JSON,
+    Args,
+    CliSubcommand,
+    activity,
+    argument,
+    exclusive,
+    loaded_host,
+    print_json,
+)
 from hermes_agent.config import hermes_home, load
 from hermes_agent.contracts.model_client import ClientProfile, ClientServices
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
@@ -76,7 +85,8 @@ def _list_provider_models(args: Args) -> int:
     with loaded_host() as host:
         endpoint = host.select_model(provider=args.provider, model="any").endpoint
         try:
-            found = host.model_infos.list_models(endpoint, fresh=args.refresh)
+            with activity(f"asking {args.provider} for its models"):
+                found = host.model_infos.list_models(endpoint, fresh=args.refresh)
         except ModelsUnavailable as exc:
             print(f"hermes: {exc}. Is there a key, and a network?", file=sys.stderr)
             return EXIT_FAILED

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hermes_agent.app import daemon_client
-from hermes_agent.app.cli.command import JSON, YES, Args, CliSubcommand, argument, print_json
+from hermes_agent.app.cli.command import JSON, YES, Args, CliSubcommand, activity, argument, print_json
 from hermes_agent.config import hermes_home, load
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
@@ -129,7 +129,8 @@ def _replay(args: Args) -> int:
     from hermes_agent.agent.replay import replay_session
 
     transcript, session = _stored_session(args)
-    turns = asyncio.run(replay_session(transcript, session.id))
+    with activity("running the session again"):
+        turns = asyncio.run(replay_session(transcript, session.id))
     if args.json:
         fields = ("turn_id", "requests", "differing", "unknown", "problem")
         changed = [{"changed": {str(number): plugins for number, plugins in t.changed}} for t in turns]

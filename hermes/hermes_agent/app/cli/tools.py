@@ -13,6 +13,7 @@ from hermes_agent.app.cli.command import (
     JSON,
     Args,
     CliSubcommand,
+    activity,
     argument,
     ensure_home,
     exclusive,
@@ -45,7 +46,8 @@ def _list_tools(args: Args) -> int:
     from hermes_agent.app.plugins.info import tool_rows  # with the plugins
 
     with loaded_host() as host:
-        _servers(host).wait_connected(SERVERS_S)
+        with activity("connecting to the MCP servers"):
+            _servers(host).wait_connected(SERVERS_S)
         rows = tool_rows(host.tools, host.toolsets, args.platform)
     if args.json:
         return print_json([row._asdict() for row in rows])
@@ -65,7 +67,8 @@ def _explain_tool(args: Args) -> int:
 
     with loaded_host() as host:
         if args.name.startswith("mcp__"):
-            _servers(host).wait_connected(SERVERS_S)
+            with activity("connecting to the MCP servers"):
+                _servers(host).wait_connected(SERVERS_S)
         said = explain_tool(args.name, host.tools, host.toolsets, host.plugins.records, args.platform)
     if args.json:
         print_json({"name": args.name, "is_available": said.is_available, "why": list(said.lines)})
@@ -83,7 +86,8 @@ def _explain_tool(args: Args) -> int:
 def _tool_info(args: Args) -> int:
     with loaded_host() as host:
         if args.name.startswith("mcp"):
-            _servers(host).wait_connected(SERVERS_S)
+            with activity("connecting to the MCP servers"):
+                _servers(host).wait_connected(SERVERS_S)
         entry = host.tools.get(args.name)
         toolset = None if entry is not None else host.toolsets.get(args.name)
         tools = host.toolsets.resolve(args.name)
@@ -184,7 +188,8 @@ def _test_server(args: Args) -> int:
     server = _find_server(args.name)
     with loaded_host() as host:
         started = time.monotonic()
-        _servers(host).wait_connected(server.connect_timeout_s, only=server.name)
+        with activity(f"connecting to {server.name}"):
+            _servers(host).wait_connected(server.connect_timeout_s, only=server.name)
         status = next(one for one in _servers(host).status() if one.name == server.name)
         took_s = time.monotonic() - started
     if status.state != "connected":

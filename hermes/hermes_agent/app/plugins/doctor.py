@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.app.cli.command import Diagnosis, print_lines
+from hermes_agent.app.cli.command import Diagnosis, activity, print_lines
 from hermes_agent.app.manifest_cache import quiet_or_debug
 from hermes_agent.app.plugins.home import LazySecrets
 from hermes_agent.config import hermes_home, home_paths, load
@@ -248,7 +248,8 @@ def run_doctor(args: argparse.Namespace) -> int:
     """Print the findings; return exit status 1 if one of them is `wrong`."""
     quiet_or_debug(os.environ)
     home = hermes_home()
-    lines = run_plugin_checks(home, os.environ, Path.cwd(), LazySecrets(home))
+    with activity("checking the plugins"):
+        lines = run_plugin_checks(home, os.environ, Path.cwd(), LazySecrets(home))
     if args.json:
         print(json.dumps([line._asdict() for line in lines], indent=2, ensure_ascii=False))
     else:

@@ -21,6 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hermes_agent.app.cli.command import activity
 from hermes_agent.app.manifest_cache import quiet_or_debug
 from hermes_agent.app.plugins.doctor import pip_refusal
 from hermes_agent.app.plugins.enable import offer_to_enable
@@ -347,7 +348,8 @@ def _hash(directory: str) -> str:
 def run_index(args: argparse.Namespace) -> int:
     """Print the index of plugins, or write it to a file."""
     quiet_or_debug(os.environ)
-    document = index_document(os.environ)
+    with activity("reading the plugins"):
+        document = index_document(os.environ)
     if not args.output:
         print(json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False))
         return EXIT_OK
