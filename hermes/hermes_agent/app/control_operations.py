@@ -15,6 +15,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.command_router import CommandRouter, RunSkill, UnknownCommand
@@ -276,7 +277,13 @@ def make_operations(host: Host, gateway: Gateway, reloads: ReloadSignal, *, at_o
         return {"revived": [str(target) for target in found]}
 
     own = {"status": status, "stop": stop, "restart": _restart, "reload": reload, "send": send, "revive": revive}
+    own["refresh"] = partial(_refresh, host)
     return own | {"talk": members.converse, "sessions": members.sessions, "session": members.session}
+
+
+async def _refresh(host: Host, question: Mapping[str, Any]) -> dict[str, Any]:
+    await host.delivery.refresh()
+    return {}
 
 
 async def _restart(question: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -198,6 +198,16 @@ class Mailbox:
         """Revive a parked target, or all of a chat if it has no thread."""
         with self._db.write(durable=True) as db:
             return outbox.revive(db, target.platform, target.chat, target.thread or None)
+
+    def list_dead(self, platform: str) -> list[outbox.DeadLetter]:
+        """Return the parts to a platform that are not tried again by themselves, newest first."""
+        with self._db.snapshot() as db:
+            return outbox.list_dead(db, platform)
+
+    def retry_dead(self, platform: str, numbers: Collection[int]) -> tuple[ReplyTarget, ...]:
+        """Let such parts wait for another attempt, from any process, and return their targets."""
+        with self._db.write(durable=True) as db:
+            return outbox.retry_dead(db, platform, numbers)
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows: `inbox_pending`, `inbox_claimed`, `outbox_pending`, …, and `parked`."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.core.redaction import redactor
 from hermes_agent.delivery.messages import OutboundReply, ParkedTarget, ReplyTarget, SendOutcome, StaleClaim
@@ -16,6 +16,20 @@ MAX_ATTEMPTS = 30
 """Attempts before a target is parked; they take about four hours."""
 
 _OPEN_FOR_TARGET = "finished_at IS NULL AND platform = ? AND chat = ? AND thread = ?"
+
+
+class DeadLetter(NamedTuple):
+    """A part that was not delivered and is not tried again by itself."""
+
+    id: int
+    reply: str
+    chat: str
+    state: str
+    """`failed`, or `parked` with its target."""
+    reason: str
+    attempts: int
+    created_at: float
+    content: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +233,33 @@ def revive(db: sqlite3.Connection, platform: str, chat: str, thread: str | None 
             tuple(row),
         )
     return tuple(ReplyTarget(*row) for row in rows)
+
+
+def list_dead(db: sqlite3.Connection, platform: str) -> list[DeadLetter]:
+    """Return the parts to a platform that were given up or wait for a parked target, newest first."""
+    rows = db.execute(
+        "SELECT id, reply, chat, state, reason, attempt, created_at, content FROM outbox"
+        " WHERE platform = ? AND state IN ('failed', 'parked') ORDER BY id DESC LIMIT 1000",
+        (platform,),
+    ).fetchall()
+    names = ("id", "reply", "chat", "state", "reason", "attempt", "created_at")
+    return [DeadLetter(*(row[name] for name in names), json.loads(row["content"])) for row in rows]  # type: ignore[call-arg]
+
+
+def retry_dead(db: sqlite3.Connection, platform: str, numbers: Collection[int]) -> tuple[ReplyTarget, ...]:
+    """Let parts wait for another attempt, revive their targets, and return these."""
+    targets: dict[ReplyTarget, None] = {}
+    for number in numbers:
+        row = db.execute(
+            "UPDATE outbox SET state = 'pending', attempt = 0, not_before = 0, finished_at = NULL, reason = '',"
+            " uncertain = 0, repeated = 0 WHERE id = ? AND platform = ? AND state IN ('failed', 'parked')"
+            " RETURNING platform, chat, thread",
+            (number, platform),
+        ).fetchone()
+        if row is not None:
+            targets[ReplyTarget(*row)] = None
+            db.execute("DELETE FROM parked_targets WHERE platform = ? AND chat = ? AND thread = ?", tuple(row))
+    return tuple(targets)
 
 
 def reply_state(db: sqlite3.Connection, reply: str) -> str:

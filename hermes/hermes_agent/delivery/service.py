@@ -88,6 +88,11 @@ class DeliveryService:
         await self._mailbox.close()
 
     @property
+    def is_running(self) -> bool:
+        """Whether this process owns the store and sends what is in it."""
+        return self._mailbox.is_owner
+
+    @property
     def serving(self) -> int:
         """Number of messages that are being processed."""
         return len(self._inbox.workers.running)

@@ -1,7 +1,8 @@
 """Outbound webhooks: signed HTTP requests on events, as `hooks.outbound` of the config declares them.
 
-One background thread sends them in order. The body is the JSON that a shell hook reads. A delivery is tried a second
-time after a connection error or a status of 500 and above; redirects are not followed.
+A daemon sends them through its durable outbox. In any other process a background thread sends them in order, and tries
+a second time after a connection error or a status of 500 and above. The body is the JSON that a shell hook reads;
+redirects are not followed.
 Source: plugin contract of 0.23 §7.5.
 """
 
@@ -106,6 +107,16 @@ def signature(secret: str, body: bytes) -> str:
     return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
 
 
+StoreEvent = Callable[[OutboundHook, str, str, bytes], bool]
+"""Stores an event of a hook: name of the event, id of the delivery, body."""
+
+
+def request_headers(hook: OutboundHook, event: str, delivery_id: str, body: bytes) -> dict[str, str]:
+    """Return the headers of a request, with the signature if the webhook has a secret."""
+    headers = {"Content-Type": "application/json", "X-Hermes-Event": event, "X-Hermes-Delivery": delivery_id}
+    return headers | ({"X-Hermes-Signature-256": signature(hook.secret, body)} if hook.secret else {})
+
+
 class _Delivery(NamedTuple):
     hook: OutboundHook
     event: str
@@ -120,11 +131,20 @@ class OutboundWebhooks:
         cwd: returns the working directory.
         profile: name of the agent's profile.
         spawn: runs the sender in a background thread (`Bridge.spawn`).
+        store: stores an event durably; False means that this process has no outbox.
     """
 
     def __init__(
-        self, bus: HookBus, *, cwd: Callable[[], str], profile: str, spawn: Callable[[Callable[[], None]], None]
+        self,
+        bus: HookBus,
+        *,
+        cwd: Callable[[], str],
+        profile: str,
+        spawn: Callable[[Callable[[], None]], None],
+        store: StoreEvent = lambda *event: False,
     ) -> None:
+        self._store = store
+        self.by_name: dict[str, OutboundHook] = {}
         self._bus, self._cwd, self._profile, self._spawn = bus, cwd, profile, spawn
         self._pending: Queue[_Delivery] = Queue(MAX_PENDING)
         self._owners: list[str] = []
@@ -136,6 +156,7 @@ class OutboundWebhooks:
         for owner in self._owners:
             self._bus.remove_owner(owner)
         self._owners = [hook.owner for hook in hooks]
+        self.by_name = {hook.name: hook for hook in hooks}
         for hook in hooks:
             for event in hook.events:
                 self._bus.add(event, self._callback(hook, event), hook.owner)
@@ -153,6 +174,8 @@ class OutboundWebhooks:
         payload = payload_of(event, values, cwd=self._cwd(), profile=self._profile)
         shown = {**redact_payload(payload), "delivery_id": delivery_id, "timestamp": datetime.now(UTC).isoformat()}
         body = json.dumps(shown, ensure_ascii=False, default=str).encode()
+        if self._store(hook, event, delivery_id, body):
+            return
         try:
             self._pending.put_nowait(_Delivery(hook, event, delivery_id, body))
         except Full:
@@ -207,13 +230,7 @@ def _post(delivery: _Delivery) -> _Failure | None:
     import httpx  # 200 ms that a process without webhooks does not need
 
     hook = delivery.hook
-    headers = {
-        "Content-Type": "application/json",
-        "X-Hermes-Event": delivery.event,
-        "X-Hermes-Delivery": delivery.id,
-    }
-    if hook.secret:
-        headers["X-Hermes-Signature-256"] = signature(hook.secret, delivery.body)
+    headers = request_headers(hook, delivery.event, delivery.id, delivery.body)
     try:
         with httpx.Client(timeout=hook.timeout_s, follow_redirects=False) as client:
             answer = client.post(hook.url, content=delivery.body, headers=headers)

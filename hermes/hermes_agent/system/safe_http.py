@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -181,7 +181,7 @@ async def open_url(
         if check is not None:
             check(url)
         addresses = await check_host(url, private=private)
-        async with _request(url, addresses, accept, timeout_s, proxy_for) as response:
+        async with _request(url, addresses, {"Accept": accept}, timeout_s, proxy_for) as response:
             if not response.has_redirect_location:
                 yield url, response
                 return
@@ -189,24 +189,46 @@ async def open_url(
     raise AddressRejected(f"{safe_url_for_log(url)} leads on and on: more than {MAX_HOPS} times")
 
 
+async def post_url(
+    url: str, body: bytes, headers: Mapping[str, str], *, private: bool = False, timeout_s: float = TIMEOUT_S
+) -> httpx.Response:
+    """Send `body` to `url`, follow no redirect, and return the response without its body.
+
+    Args:
+        private: as for `check_host`.
+
+    Raises:
+        AddressRejected: the URL may not be requested.
+        httpx.HTTPError: the network or the server failed.
+    """
+    addresses = await check_host(url, private=private)
+    async with _request(url, addresses, headers, timeout_s, None, body) as response:
+        return response
+
+
 @contextlib.asynccontextmanager
 async def _request(
     url: str,
     addresses: list[str],
-    accept: str,
+    more: Mapping[str, str],
     timeout_s: float,
     proxy_for: Callable[[str], str | None] | None,
+    body: bytes | None = None,
 ) -> AsyncIterator[httpx.Response]:
     import httpx  # 60 ms, and most processes fetch nothing
 
     asked = httpx.URL(url)
     proxy = proxy_for(asked.host) if proxy_for is not None else None
-    headers = {"Accept": accept, "Host": asked.netloc.decode("ascii"), "User-Agent": USER_AGENT}
+    headers = {**more, "Host": asked.netloc.decode("ascii"), "User-Agent": USER_AGENT}
     async with httpx.AsyncClient(timeout=timeout_s, proxy=proxy, trust_env=False) as client:
         places = addresses if proxy is None else [asked.host]
         while True:
             request = client.build_request(
-                "GET", asked.copy_with(host=places.pop(0)), headers=headers, extensions={"sni_hostname": asked.host}
+                "GET" if body is None else "POST",
+                asked.copy_with(host=places.pop(0)),
+                headers=headers,
+                content=body,
+                extensions={"sni_hostname": asked.host},
             )
             try:
                 response = await client.send(request, stream=True)

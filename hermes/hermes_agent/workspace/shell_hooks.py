@@ -15,6 +15,7 @@ from hermes_agent.config.home import profile_name
 from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.delivery import DeliveryService
 from hermes_agent.hooks import HookBus
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import current_scope
@@ -34,6 +35,7 @@ class ShellHookDeps(NamedTuple):
     """Services of the feature."""
 
     bridge: Bridge
+    delivery: DeliveryService
     get: Callable[[str], Any]
     home: Path
     hooks: HookBus
@@ -78,9 +80,16 @@ class ShellHookLoader:
             logger.warning("webhooks: none is sent: %s is set", SAFE_MODE)
             found = []
         if self._outbound is None:
+            from hermes_agent.workspace.outbound_delivery import OutboundDelivery
+
             deps = self._deps
-            self._outbound = OutboundWebhooks(
-                deps.hooks, cwd=self._cwd, profile=profile_name(deps.home), spawn=deps.bridge.spawn
+            durable = OutboundDelivery(deps.delivery, deps.bridge, lambda: made.by_name)
+            self._outbound = made = OutboundWebhooks(
+                deps.hooks,
+                cwd=self._cwd,
+                profile=profile_name(deps.home),
+                spawn=deps.bridge.spawn,
+                store=durable.store,
             )
         self._outbound.load(found)
 

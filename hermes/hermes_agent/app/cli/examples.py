@@ -45,6 +45,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "hooks test": ("hermes hooks test pre_tool_call --for-tool terminal",),
     "hooks doctor": ("hermes hooks doctor --json",),
     "hooks allow": ('hermes hooks allow "~/bin/check-command"',),
+    "hooks dead": ("hermes hooks dead", "hermes hooks dead --json"),
+    "hooks retry": ("hermes hooks retry 17", "hermes hooks retry --all"),
     "hooks revoke": ('hermes hooks revoke "~/bin/check-command"',),
     "import upstream": ("hermes import upstream --dry-run", "hermes import upstream ~/.hermes-old"),
     "import openclaw": ("hermes import openclaw --dry-run",),

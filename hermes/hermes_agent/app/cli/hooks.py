@@ -178,3 +178,76 @@ def _doctor(args: Args) -> int:
     if not (hooks or problems):
         print("The config has no shell hooks (key `hooks`).")
     return EXIT_FAILED if problems else EXIT_OK
+
+
+@hooks_command.action("dead", "outbound events that were not delivered", JSON)
+def _dead(args: Args) -> int:
+    import time
+
+    from hermes_agent.app.plugins.terminal_io import printable
+
+    with _mailbox() as mailbox:
+        letters = mailbox.list_dead(_platform())
+    rows = [
+        {
+            "id": letter.id,
+            "webhook": letter.chat,
+            "event": letter.content.get("event"),
+            "state": letter.state,
+            "reason": letter.reason,
+            "attempts": letter.attempts,
+            "created_at": letter.created_at,
+        }
+        for letter in letters
+    ]
+    if args.json:
+        return print_json(rows)
+    for row in rows:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["created_at"]))
+        line = f"{row['id']:>6}  {when}  {row['webhook']}  {row['event']}  {row['state']}: {row['reason']}"
+        print(printable(line))
+    if not rows:
+        print("Every outbound event was delivered, or still waits.")
+    return EXIT_OK
+
+
+@hooks_command.action(
+    "retry",
+    "send outbound events again that were not delivered",
+    argument("ids", metavar="ID", nargs="*", type=int, help="as `hermes hooks dead` shows it"),
+    argument("--all", dest="every", action="store_true", help="all of them"),
+)
+def _retry(args: Args) -> int:
+    from hermes_agent.app.daemon_client import ask_daemon
+    from hermes_agent.config import hermes_home
+    from hermes_agent.service.daemon_state import lock_holder
+
+    if bool(args.ids) == args.every:
+        raise UserError("name events, or give --all", hint="`hermes hooks dead` lists them.", exit_status=EXIT_USAGE)
+    with _mailbox() as mailbox:
+        known = [letter.id for letter in mailbox.list_dead(_platform())]
+        wanted = known if args.every else args.ids
+        if unknown := sorted(set(wanted) - set(known)):
+            raise UserError(f"there is no such event: {unknown[0]}", hint="`hermes hooks dead` lists them.")
+        mailbox.retry_dead(_platform(), wanted)
+    print(f"{len(wanted)} wait again.")
+    if lock_holder(hermes_home()) is None:
+        print("No daemon runs; the next one sends them.")
+    else:
+        ask_daemon(hermes_home(), {"op": "refresh"}, timeout_s=30)
+    return EXIT_OK
+
+
+def _platform() -> str:
+    from hermes_agent.workspace.outbound_delivery import PLATFORM
+
+    return PLATFORM
+
+
+def _mailbox() -> Any:
+    import contextlib
+
+    from hermes_agent.config import hermes_home
+    from hermes_agent.delivery import Mailbox
+
+    return contextlib.closing(Mailbox(hermes_home() / "state.db"))
