@@ -10,6 +10,11 @@ let
     azure-identity = [ "azure-identity" ];
     bedrock = [ "boto3" "botocore" ];
     cli = [ ];
+    compat = [
+      "anyio" "croniter" "cryptography" "fastapi" "jinja2" "markdown" "packaging" "pathspec" "pillow" "psutil"
+      "ptyprocess" "pydantic" "pyjwt" "python-dateutil" "python-dotenv" "python-multipart" "starlette" "tenacity"
+      "urllib3" "websockets"
+    ];
     cron = [ ];
     daytona = [ "daytona" ];
     dingtalk = [ "dingtalk-stream" ];

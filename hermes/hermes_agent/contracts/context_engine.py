@@ -72,6 +72,10 @@ class ContextEngine(abc.ABC):
         An engine gets the arguments that it names; `model` may be another of them.
         """
 
+    def clone_for_agent(self) -> ContextEngine:
+        """Return the instance for one conversation: by default a deep copy."""
+        return copy.deepcopy(self)
+
     def update_from_response(self, usage: dict[str, Any]) -> None:
         """Store the usage of the last request: `prompt_tokens`, `completion_tokens`, `total_tokens`."""
         self.last_prompt_tokens = int(usage.get("prompt_tokens") or 0)
@@ -151,10 +155,10 @@ def choose_context_engine(
 def copy_engine(engine: ContextEngine) -> ContextEngine | None:
     """Return a copy of the engine for one conversation, or None and a log line if it cannot be copied."""
     try:
-        return copy.deepcopy(engine)
+        return engine.clone_for_agent()
     except Exception as exc:
         logger.warning(
-            "context engine '%s' cannot be copied (%s: %s): implement __deepcopy__; the built-in engine is used",
+            "context engine '%s' cannot be copied (%s: %s): implement clone_for_agent; the built-in engine is used",
             engine.name,
             type(exc).__name__,
             exc,

@@ -115,6 +115,20 @@ class ProviderProfile:
     """Default limit of an answer, in tokens."""
     default_aux_model: str = ""
     """Cheap model for auxiliary tasks."""
+    hidden: bool = False
+    """Whether lists of providers leave it out; its name still selects it."""
+    supports_model_listing: bool = True
+    """Whether the provider has an endpoint that lists its models."""
+    supports_prompt_cache_key: bool = False
+    native_reasoning_details_type: str | None = None
+    process_command: str = ""
+    process_args: tuple[str, ...] = ()
+    process_command_env_vars: tuple[str, ...] = ()
+    process_args_env_var: str = ""
+    model_aliases: dict[str, str] = field(default_factory=dict)
+    model_capabilities: dict[str, Any] = field(default_factory=dict)
+    unsupported_response_formats: tuple[str, ...] = ()
+    """The fields since `supports_prompt_cache_key` are upstream's of 0.23 and kept for plugins (`WITHOUT_EFFECT`)."""
     default_model: str = ""
     """Extension: the default model; empty: the operator must name a model."""
     needs_key: bool = True
@@ -197,6 +211,19 @@ class ProviderProfile:
         )
         headers = {**self.default_headers, **({"Authorization": f"Bearer {api_key}"} if api_key else {})}
         return fetch_model_ids(url, headers, timeout)
+
+
+WITHOUT_EFFECT = (
+    *("supports_prompt_cache_key", "native_reasoning_details_type", "process_command", "process_args"),
+    *("process_command_env_vars", "process_args_env_var", "model_aliases", "model_capabilities"),
+    "unsupported_response_formats",
+)
+"""Fields of a profile that the agent accepts and does not use."""
+
+
+def fields_without_effect(profile: ProviderProfile) -> list[str]:
+    """Return the fields that a profile sets and that the agent does not use."""
+    return [name for name in WITHOUT_EFFECT if getattr(profile, name, None)]
 
 
 def check_profile(profile: Any) -> str:

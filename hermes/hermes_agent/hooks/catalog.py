@@ -256,3 +256,7 @@ FIRED: frozenset[str] = frozenset(name for name, hook in HOOKS.items() if hook.s
 
 OBSERVERS: frozenset[str] = frozenset(name for name, hook in HOOKS.items() if not hook.answer)
 """Names with callbacks that delay nothing, since their answers are ignored."""
+
+_RENAMED = {"todo": "todo_list", "cronjob": "cronjob_manage", "process": "process_manage"}
+TOOL_ALIASES: dict[str, str] = {**_RENAMED, **{new: old for old, new in _RENAMED.items()}}
+"""Names of tools in both generations of the contract, each with the other name."""

@@ -24,9 +24,9 @@ from uuid import uuid4
 
 from hermes_agent.core.text import nearest_name
 from hermes_agent.hooks.bus import HookBus
-from hermes_agent.hooks.catalog import HOOKS
+from hermes_agent.hooks.catalog import HOOKS, TOOL_ALIASES
 from hermes_agent.hooks.observers import redact_payload
-from hermes_agent.hooks.shell_hooks import ALIASES, REFUSED, TOOL_EVENTS, payload_of
+from hermes_agent.hooks.shell_hooks import REFUSED, TOOL_EVENTS, payload_of
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class OutboundHook(NamedTuple):
 
     def matches(self, tool: str) -> bool:
         """Return whether the webhook is for this tool."""
-        other = ALIASES.get(tool) or next((old for old, new in ALIASES.items() if new == tool), tool)
+        other = TOOL_ALIASES.get(tool, tool)
         try:
             return any(re.fullmatch(self.matcher, name) for name in (tool, other))
         except re.error:

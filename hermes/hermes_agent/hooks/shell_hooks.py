@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.core.text import nearest_name
-from hermes_agent.hooks.catalog import HOOKS
+from hermes_agent.hooks.catalog import HOOKS, TOOL_ALIASES
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +40,6 @@ MAX_MESSAGE = 400
 MOST_TIMEOUTS = 3
 """Timeouts after which a program that is no guard is not run any more, until the next reload."""
 BLOCKED = "Blocked by shell hook."
-ALIASES = {"todo": "todo_list", "cronjob": "cronjob_manage", "process": "process_manage"}
-"""Names of tools in both generations of the contract: a matcher for either matches."""
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 
@@ -74,7 +72,7 @@ class ShellHook(NamedTuple):
         """Say whether the hook is for this tool."""
         if not self.matcher or self.event not in TOOL_EVENTS:
             return True
-        other = ALIASES.get(tool) or next((old for old, new in ALIASES.items() if new == tool), tool)
+        other = TOOL_ALIASES.get(tool, tool)
         try:
             return any(re.fullmatch(self.matcher, name) for name in (tool, other))
         except re.error:

@@ -277,6 +277,8 @@ def _fetch_entries(endpoint: ModelEndpoint) -> list[dict[str, Any]] | None:
     """Return the entries of a provider's list, or only the ids if the profile fetches them itself."""
     profile = endpoint.provider.profile
     key = endpoint.key or None
+    if not profile.supports_model_listing:
+        return None
     if type(profile).fetch_models is not ProviderProfile.fetch_models:
         try:
             ids = profile.fetch_models(api_key=key, base_url=endpoint.base_url, timeout=TIMEOUT_S)

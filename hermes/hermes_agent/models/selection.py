@@ -288,7 +288,9 @@ def _provider(
 def is_selected_by_key(provider: ModelProvider) -> bool:
     """Return whether a key alone selects it."""
     # tokens of GitHub or of a cloud serve other purposes, too
-    return provider.needs_key and provider.api_mode in API_MODES and provider.profile.auth_type == "api_key"
+    profile = provider.profile
+    usable = provider.needs_key and provider.api_mode in API_MODES and profile.auth_type == "api_key"
+    return usable and not profile.hidden
 
 
 def _endpoint(

@@ -51,6 +51,7 @@ from hermes_agent.runtime import workers
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.runtime.steps import OVERRUN, DeadlineStep, Steps
 from hermes_agent.runtime.workers import TimeLimitExceeded, can_interrupt, interrupt_after
+from hermes_agent.system.installation import COMPAT, COMPAT_IMPORTS, install_hint
 
 logger = logging.getLogger(__name__)
 
@@ -204,6 +205,13 @@ def remedy_for(error: str, manifest: PluginManifest) -> str:
         return "raise `plugins.load_timeout_s` (seconds; 0 sets no limit) if the plugin needs longer"
     missing = NOT_INSTALLED.fullmatch(error)
     if missing is not None and missing[1] not in ("hermes_agent", "hermes_plugins"):
+        if missing[1] in COMPAT_IMPORTS:
+            package = COMPAT_IMPORTS[missing[1]]
+            return (
+                f"the plugin needs `{package}`, which upstream installs: the extra `{COMPAT}` adds all such packages:"
+                f" {install_hint(COMPAT)}; `{sys.executable} -m pip install {package}`, on NixOS"
+                f" extraPythonPackages = ps: [ ps.{package} ], adds it alone"
+            )
         return (
             f"add the package that provides `{missing[1]}`: `{sys.executable} -m pip install {missing[1]}`, on NixOS "
             "services.hermes-agent.extraPythonPackages"

@@ -17,7 +17,9 @@ from hermes_agent.contracts.model_provider import (
     BUILTIN_TASKS,
     MODEL_PROVIDER,
     AuxiliaryTask,
+    ProviderProfile,
     check_profile,
+    fields_without_effect,
 )
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import Conflict, describe_owner
@@ -70,8 +72,14 @@ def register_model_provider(by: Registration, profile: Any) -> PluginRegistratio
     except Conflict as exc:
         by.refused(MODEL_PROVIDER.label, exc.name, exc.owner)
         return None
+    _note_unused_fields(by, profile)
     by.registered(MODEL_PROVIDER, name)
     return by.enter("model_provider", name, lambda: by.services.model_providers.withdraw(name, profile))
+
+
+def _note_unused_fields(by: Registration, profile: ProviderProfile) -> None:
+    if unused := fields_without_effect(profile):
+        by.note(f"model provider `{profile.name}`: {', '.join(unused)} have no effect here")
 
 
 def count_model_providers(by: Registration, refusals: int) -> None:
@@ -83,6 +91,8 @@ def count_model_providers(by: Registration, refusals: int) -> None:
     catalogue = by.services.model_providers
     for name in catalogue.owned_by(by.key):
         add_once(by.record.providers_registered, (MODEL_PROVIDER, name))
+        if (profile := catalogue.profile(name)) is not None:
+            _note_unused_fields(by, profile)
     for refusal in catalogue.refusals[refusals:]:
         if refusal.claimed_by == by.key:
             by.refused(MODEL_PROVIDER.label, refusal.name, refusal.owner)

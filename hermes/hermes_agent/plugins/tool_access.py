@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from hermes_agent.core.messages import new_id
+from hermes_agent.hooks.catalog import TOOL_ALIASES
 from hermes_agent.plugins.capabilities import entry_of
 from hermes_agent.plugins.host_services import HostServices
 from hermes_agent.plugins.manifest import PluginManifest
@@ -60,6 +61,8 @@ def dispatch_tool(
         logger.warning("plugin %s calls %s: tools call tools more than %d deep", plugin, name, MAX_NESTING)
         return tool_error(f"{name} was not run: tools call tools more than {MAX_NESTING} deep")
     arguments = dict(args or {})
+    if ground.tools.get(name) is None and ground.tools.get(other := TOOL_ALIASES.get(name, "")) is not None:
+        name = other
     if name == TOOL_CALL:
         name, inner = unwrap_search_call(arguments, ground.tools.names())
         if inner is None:

@@ -20,6 +20,33 @@ NAME = "hermes-agent"
 _EXTRA = re.compile(r"""(.*?)\s*;\s*extra\s*==\s*["']([\w-]+)["']\s*""")
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
+COMPAT = "compat"
+"""The extra with the packages that upstream installs and that published plugins import without declaring them."""
+COMPAT_IMPORTS: Mapping[str, str] = {
+    "PIL": "pillow",
+    "anyio": "anyio",
+    "croniter": "croniter",
+    "cryptography": "cryptography",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "fastapi": "fastapi",
+    "jinja2": "jinja2",
+    "jwt": "pyjwt",
+    "markdown": "markdown",
+    "multipart": "python-multipart",
+    "packaging": "packaging",
+    "pathspec": "pathspec",
+    "psutil": "psutil",
+    "ptyprocess": "ptyprocess",
+    "pydantic": "pydantic",
+    "python_multipart": "python-multipart",
+    "starlette": "starlette",
+    "tenacity": "tenacity",
+    "urllib3": "urllib3",
+    "websockets": "websockets",
+}
+"""By import name, the package of the extra `compat`."""
+
 BUNDLED_PLUGINS = Path(__file__).resolve().parent.parent / "_bundled"
 """Folder of the bundled plugins in the package."""
 SHIPPED = BUNDLED_PLUGINS.with_name("_shipped")

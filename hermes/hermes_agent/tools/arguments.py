@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from hermes_agent.hooks.catalog import TOOL_ALIASES
+
 MAX_NAME_CHARS = 200
 """A longer text is no name; a comparison would take seconds."""
 
@@ -32,6 +34,8 @@ def repair_name(name: str, valid: Collection[str]) -> str | None:
     """Return the valid name that a misspelled one stands for, or None."""
     if name in valid:
         return name
+    if (other := TOOL_ALIASES.get(name)) is not None and other in valid:
+        return other
     if len(name) > MAX_NAME_CHARS:
         return None
     plain = _CAMEL.sub("_", _CUT.split(name.strip(), maxsplit=1)[0])
