@@ -137,6 +137,8 @@ class ProviderProfile:
     """Extension: whether the server has its own loaded models; by default the first of its list is used."""
     max_tokens_field: str = "max_tokens"
     """Extension: the request field that limits the length of the answer."""
+    option_fields: dict[str, str] = field(default_factory=dict)
+    """Extension: names of options of a request at the provider, by their names in chat completions."""
     oauth: dict[str, str] = field(default_factory=dict)
     """Extension: settings of `hermes auth login`.
 

@@ -259,7 +259,8 @@ class ChatCompletionsProtocol(WireProtocol):
         if request.temperature is not None:
             openai["temperature"] = request.temperature
         body |= fields
-        body |= request.extra
+        names = provider.profile.option_fields
+        body |= {names.get(name, name): value for name, value in request.extra.items()} if names else request.extra
         openai["stream"] = True
         if not provider.profile.sends_usage_unasked:
             openai["stream_options"] = {"include_usage": True}

@@ -29,6 +29,7 @@ _OTHER_NAMES = {
     "max_tokens": (RENAMED, "max_output_tokens"),
     "reasoning_effort": ("reasoning.effort", "thinking", "effort"),
     "response_format": ("output_config.format", "output_format", "text.format", "json_schema"),
+    "seed": ("random_seed",),
     "stop": ("stop_sequences",),
     "verbosity": ("text.verbosity",),
 }
@@ -98,8 +99,14 @@ def record_refusal(error: ModelError, request: ModelRequest, chosen: ChosenModel
 
 def refused_option(text: str, options: Mapping[str, Any]) -> str:
     """Return the option that a provider's error names, or ""."""
-    words = {name: "|".join(map(re.escape, (name, *_OTHER_NAMES.get(name, ())))) for name in options}
+    words = {name: "|".join(map(re.escape, (name, _camel(name), *_OTHER_NAMES.get(name, ())))) for name in options}
     return next((name for name, pattern in words.items() if re.search(rf"\b(?:{pattern})\b", text)), "")
+
+
+def _camel(name: str) -> str:
+    """Return a name as xAI's errors write it: `presencePenalty`."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 # -- /model NAME key=value ---------------------------------------------------------------------------------------------

@@ -9,4 +9,6 @@ PROFILE = ProviderProfile(
     signup_url="https://console.mistral.ai/api-keys",
     # answers 422 to stream_options: https://github.com/openai/openai-agents-python/issues/442
     sends_usage_unasked=True,
+    # https://docs.mistral.ai/api/#tag/chat
+    option_fields={"seed": "random_seed"},
 )
