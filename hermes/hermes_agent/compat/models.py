@@ -207,7 +207,9 @@ def flatten_message_text(content: Any, *, sep: str = "\n") -> str:
     return str(content)
 
 
-transcribe_audio = of_host(lambda host: host.service(MediaService), MediaService.transcribe)
+def transcribe_audio(file_path: str, model: str | None = None) -> dict[str, Any]:
+    """Transcribe a recording; return `transcript` and `provider`, or `error`."""
+    return host().service(MediaService).transcribe(file_path, model)
 
 
 def text_to_speech_tool(text: str, output_path: str | None = None) -> str:
