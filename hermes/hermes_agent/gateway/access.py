@@ -46,14 +46,20 @@ class PairingStore:
 
     Args:
         profile: a profile; None is the present home, `default` the home that contains the profiles.
-        home: a home, in place of `profile`.
 
     Raises:
         ValueError: `profile` is no valid name.
     """
 
-    def __init__(self, profile: str | None = None, *, home: Path | None = None) -> None:
-        self._folder = (home or _home_of_profile(profile)) / "pairing"
+    def __init__(self, profile: str | None = None) -> None:
+        self._folder = _home_of_profile(profile) / "pairing"
+
+    @classmethod
+    def of_home(cls, home: Path) -> PairingStore:
+        """Return the store of any home."""
+        store = cls()
+        store._folder = home / "pairing"
+        return store
 
     def generate_code(self, platform: str, user_id: str, user_name: str = "") -> str | None:
         """Return a new code for a user, which the operator approves.

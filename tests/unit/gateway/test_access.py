@@ -112,7 +112,7 @@ def test_what_changes_the_agent_wants_a_user_who_was_allowed_by_name() -> None:
         chat.gateway.session_store  # noqa: B018 - declares the commands of chats
         commands = chat.host.host.commands.commands("chat")
     by_right = {right: {c.name for c in commands if c.right == right} for right in ("known", "always")}
-    assert by_right["known"] == {"approve", "model", "plugins", "restart", "rollback", "sethome"}
+    assert by_right["known"] == {"approve", "model", "plugins", "proposals", "restart", "rollback", "sethome"}
     assert by_right["always"] == {"help", "whoami", "status", "stop", "deny"}
 
 

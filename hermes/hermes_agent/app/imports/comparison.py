@@ -312,7 +312,7 @@ class Comparison:
         self._note("job", job.name, "replaced" if is_here else "new", source, reason, digest=digest)
 
     def _compare_users(self) -> None:
-        store = PairingStore(home=self._home)
+        store = PairingStore.of_home(self._home)
         for user in self._content.users:
             name = f"{user.platform}: {user.user_name or user.user_id}"
             try:

@@ -287,18 +287,18 @@ def job_digest(job: Job) -> str:
 
 
 def _apply_user(journal: ImportJournal, step: Step) -> None:
-    store = PairingStore(home=journal.home_of(step["profile"]))
+    store = PairingStore.of_home(journal.home_of(step["profile"]))
     store.approve(step["platform"], step["user_id"], step["user_name"], approved_at=step["approved_at"])
 
 
 def _check_user(journal: ImportJournal, step: Step) -> list[str]:
-    store = PairingStore(home=journal.home_of(step["profile"]))
+    store = PairingStore.of_home(journal.home_of(step["profile"]))
     is_there = store.is_approved(step["platform"], step["user_id"])
     return [] if is_there else [f"{step['platform']} user {step['user_id']} is not allowed"]
 
 
 def _undo_user(journal: ImportJournal, step: Step) -> list[str]:
-    PairingStore(home=journal.home_of(step["profile"])).revoke(step["platform"], step["user_id"])
+    PairingStore.of_home(journal.home_of(step["profile"])).revoke(step["platform"], step["user_id"])
     return []
 
 
