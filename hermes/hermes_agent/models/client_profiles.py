@@ -45,6 +45,12 @@ def configured_services(profile: ClientProfile, config_get: Callable[[str], Any]
     return client_services(profile, block, model=str(names.get("default") or ""), is_selected=is_selected)
 
 
+_WITHOUT = """\
+`hermes setup` asks step by step. These work without a model, a key and a network:
+  hermes config, plugins, skills, tools, sessions, state, cron, profile, import, logs, completion
+  hermes doctor --offline (what is missing), hermes self docs (the documentation), hermes --help"""
+
+
 def missing_model_error(hints: Iterable[SetupHint | None], *, wanted: str = "") -> UserError:
     """Return the error that no model is configured, with every way to get one.
 
@@ -73,7 +79,8 @@ def missing_model_error(hints: Iterable[SetupHint | None], *, wanted: str = "") 
             *(h.nixos for h in known if h.nixos),
         ]
     )
-    return UserError(what, hint=f"Ways to get one:\n{numbered}\nOn NixOS {nixos}.", exit_status=EXIT_USAGE)
+    hint = f"Ways to get one:\n{numbered}\nOn NixOS {nixos}.\n{_WITHOUT}"
+    return UserError(what, hint=hint, exit_status=EXIT_USAGE)
 
 
 def _load_http() -> object:
