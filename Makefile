@@ -21,6 +21,7 @@
 #   make test-light   a part of each suite below (8 minutes at most)
 #   make test-all     `make test` and every suite below (hours)
 #   make test-nix     everything about NixOS, with published plugins and every probe of the unit (needs a package index)
+#   make test-nixos-modules  the module inside all of NixOS' modules (NIXOS=… NIXPKGS_LIB=…, folders of nixpkgs)
 #   make test-matrix  the Matrix platform at a real Synapse, which is installed first (140 MB)
 #   make test-update  updates of the installed program that fail or are killed, with a running daemon (minutes)
 #   make test-vm      limits of commands in a virtual machine with systemd and control groups v2 (installs qemu; minutes)
@@ -56,8 +57,8 @@ SITE := .cache/site/.done
 GTFOBINS := .cache/gtfobins/.done
 
 .PHONY: help run install uninstall check test docs pictures site hooks lock clean \
-  test-light test-all test-nix test-matrix test-update test-vm test-podman test-readme compat properties fuzz \
-  chaos-turns chaos attack agentdojo bench commands eval-model soak
+  test-light test-all test-nix test-nixos-modules test-matrix test-update test-vm test-podman test-readme \
+  compat properties fuzz chaos-turns chaos attack agentdojo bench commands eval-model soak
 
 help:
 	@sed -n '3,/^SHELL/s/^# \{0,1\}//p' $(MAKEFILE_LIST)
@@ -115,6 +116,10 @@ test-all: test test-nix test-matrix test-update test-vm test-podman test-readme 
 
 test-nix: $(VENV)/.dev
 	@HERMES_NIX_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/nix $(ARGS)
+
+# Folders of nixpkgs, which are no part of this repository: its `nixos`, and one or several of its `lib`.
+test-nixos-modules: $(VENV)/.dev
+	@NIXOS="$(NIXOS)" NIXPKGS_LIB="$(NIXPKGS_LIB)" $(BIN)/python -m pytest tests/nix/test_nixos_modules.py $(ARGS)
 
 chaos-turns: $(VENV)/.dev
 	@HERMES_CHAOS_KILLS=200 $(BIN)/python -m pytest tests/unit/agent/test_killed_turns.py $(ARGS)

@@ -25,7 +25,8 @@ pkgs.runCommand "hermes-agent-unit-check" { nativeBuildInputs = [ pkgs.systemd ]
     if ! systemd-analyze security --offline=true --no-pager --threshold=${tenths bound} ./${lib.escapeShellArg name} > report 2>&1; then
       echo "error: hermes-agent: ${name} is more exposed than ${builtins.toJSON bound} of 10:" >&2
       grep Overall report | sed 's/^→ /  /' >&2
-      grep '^✗' report | sort -rk1 | head -n 3 | sed 's/ \{2,\}/  /g' >&2
+      # What counts most, by the last column.
+      grep '^✗' report | sed 's/ \{2,\}/  /g; s/^✗ \(.*[^ ]\) *  \([0-9.]*\)$/\2  \1/' | sort -rn | head -n 3 | sed 's/^/    /' >&2
       echo "hint: take back what opens it in systemd.services, or raise ${option}.${if lib.hasPrefix "hermes-exec" name then "tools." else ""}maxExposure." >&2
       exit 1
     fi

@@ -6,7 +6,9 @@ let
   cfg = config.services.hermes-agent;
 
   # The type refuses a path in the store; its words are the advice.
-  secretFile = types.externalPath // {
+  # Before nixpkgs 25.11 there is no `externalPath`.
+  outside = types.externalPath or (types.addCheck types.path (value: !(lib.hasPrefix builtins.storeDir (toString value))));
+  secretFile = outside // {
     description = "absolute path outside of the world-readable Nix store, such as /run/secrets/hermes-agent of sops-nix or agenix";
   };
 in

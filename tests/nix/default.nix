@@ -40,6 +40,7 @@ let
       inherit (evaluated) config options;
       inherit (evaluated.config.system.build) sw toplevel;
       unit = evaluated.config.systemd.units."hermes-agent.service".unit;
+      unitNames = lib.attrNames evaluated.config.systemd.units;
       package = evaluated.config.services.hermes-agent.finalPackage;
     };
 
@@ -141,6 +142,8 @@ in
     })
     (import ./upstream.nix { inherit lib; });
   refused = lib.mapAttrs (_: services: (host' { inherit services; }).toplevel) (import ./refused.nix { inherit lib pkgs fixtures; });
+  refusedUnits = lib.mapAttrs (_: serviceConfig: (host' { extra.systemd.services.hermes-agent = { inherit serviceConfig; }; }).toplevel)
+    (import ./refused-units.nix);
   refusedEvaluated = lib.mapAttrs (_: host: host.toplevel) evaluated;
   # Their assertions at once; null where evaluation ends before it comes to them.
   refusedMessages = lib.mapAttrs

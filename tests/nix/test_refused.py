@@ -26,7 +26,8 @@ def names(file: str) -> list[str]:
 BUILT = names("refused.nix")
 EVALUATED = names("refused-evaluated.nix")
 STARTED = names("refused-started.nix")
-NAMES = [*BUILT, *EVALUATED, *STARTED]
+UNITS = names("refused-units.nix")
+NAMES = [*UNITS, *BUILT, *EVALUATED, *STARTED]
 GATE_LOG_LINES = 10
 """How much of a failed builder's log `nix build` shows."""
 MODULE = "services.hermes-agent"
@@ -42,6 +43,13 @@ def compare(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", BUILT)
 def test_a_host_that_would_not_run_is_refused_with_the_reason(name: str, nix) -> None:
     refused = nix.build(f"refused.{name}")
+    assert refused.status != 0, f"{name} was built: {refused.stdout}"
+    compare(name, nix.shown(refused))
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_that_systemd_would_misread_is_refused(name: str, nix) -> None:
+    refused = nix.build(f"refusedUnits.{name}")
     assert refused.status != 0, f"{name} was built: {refused.stdout}"
     compare(name, nix.shown(refused))
 
@@ -85,7 +93,7 @@ def test_every_expected_text_belongs_to_a_refused_host() -> None:
     assert len(NAMES) >= 120
 
 
-@pytest.mark.parametrize("name", [*BUILT, *STARTED])
+@pytest.mark.parametrize("name", [*UNITS, *BUILT, *STARTED])
 def test_the_reason_fits_into_what_nix_shows_of_a_log(name: str) -> None:
     text = (HERE / "refused" / f"{name}.expected").read_text()
     before_nix = text.split("error: builder for")[0]

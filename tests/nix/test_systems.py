@@ -70,6 +70,13 @@ def test_a_command_has_limits_of_its_own(nix) -> None:
         assert ("/srv/data" in unit["BindPaths"]) == (name == "limited")
 
 
+def test_the_daemons_user_alone_starts_commands_and_reads_what_they_made(nix) -> None:
+    socket = nix.evaluate("systems.minimal.config.systemd.sockets")["hermes-exec"]["socketConfig"]
+    assert (socket["SocketUser"], socket["SocketMode"]) == ("hermes", "0600")
+    assert nix.evaluate("systems.minimal.config.users.groups")["hermes-work"] == {"members": ["hermes"]}
+    assert "hermes-work" not in nix.evaluate("systems.elsewhere.config.users.groups")
+
+
 def test_a_host_with_a_local_model_needs_no_key(nix) -> None:
     built = nix.build("systems.localModel.toplevel").path
     unit = (built / "hermes-local-model.service").read_text()

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from hermes_agent.core.errors import UserError
+from hermes_agent.core.errors import EXIT_CONFIG, UserError
 from hermes_agent.store import Database, Schema
 from hermes_agent.store.migrations import list_restore_points
 
@@ -298,3 +298,14 @@ def test_two_connections_write_one_after_the_other(tmp_path):
     assert sorted(int(row["text"]) for row in first.read("SELECT text FROM note")) == list(range(100))
     first.close()
     second.close()
+
+
+def test_a_damaged_file_is_an_error_that_no_restart_mends(tmp_path):
+    """Status 78, which the unit does not restart; a file that is locked for a while has another one."""
+    path = tmp_path / "state.db"
+    path.write_bytes(b"this is no database" * 400)
+    with pytest.raises(UserError, match="cannot open") as caught:
+        Database(path, [])
+    assert caught.value.exit_status == EXIT_CONFIG
+    assert "restore a copy" in caught.value.hint
+    assert path.read_bytes().startswith(b"this is no database")
