@@ -462,7 +462,7 @@ class Console:
         assert self.conversation is not None
         conversation, width = self.conversation, self.screen.width
         address = str(getattr(conversation.model_state.chosen.client, "base_url", "") or "")
-        banner = self._banner._replace(skills=[row.name for row in self.skill_rows])
+        banner = self._banner._replace(skills=sorted(row.name for row in self.skill_rows))
         lines = banner_lines(banner, conversation.model, conversation.provider, address, self.deps.directory, width)
         self.view.lines(lines)
         if conversation.history:
