@@ -6,11 +6,12 @@ one that was continued here is neither replaced nor removed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
 from hermes_agent.core.messages import Message, ToolCall
@@ -74,7 +75,8 @@ class ImportedSession:
 
     def to_json(self) -> str:
         """Return the session as one line of JSON."""
-        value = asdict(self) | {"messages": [dated.to_list() for dated in self.messages]}
+        value = {name: getattr(self, name) for name in self.__slots__}  # `asdict` would copy each message
+        value |= {"messages": [dated.to_list() for dated in self.messages]}
         value["history"] = None if self.history is None else [dated.to_list() for dated in self.history]
         return json.dumps(value)
 
@@ -100,6 +102,10 @@ def messages_digest(messages: Iterable[Message]) -> str:
 def plain_message(message: Message) -> Message:
     """Return a message that SQLite can store: question marks for lone surrogates, no NUL at the beginning."""
     text = json.dumps(DatedMessage(message, 0).to_list(), ensure_ascii=False)
+    with contextlib.suppress(UnicodeEncodeError):  # nearly every message is as it is stored
+        text.encode()
+        if not str(message.content).startswith("\0"):
+            return message
     value = json.loads(text.encode("utf-8", "replace"))
     if isinstance(value[1], str):
         value[1] = value[1].lstrip("\0")

@@ -93,6 +93,8 @@ class UpstreamSessions:
         if "sessions" not in tables or "messages" not in tables:
             self._content.leave("sessions", self._path, "it has no tables `sessions` and `messages`", self._path)
             return
+        with contextlib.suppress(sqlite3.Error):  # a database without upstream's index is read once for each session
+            db.execute("CREATE INDEX import_messages ON messages (session_id, id)")
         columns = _columns(db, "messages")
         for row in db.execute("SELECT * FROM sessions ORDER BY started_at, id"):
             values = dict(row)
