@@ -60,13 +60,16 @@ def test_a_waiting_lock_is_taken_when_it_becomes_free(tmp_path: Path) -> None:
     first, order = FileLock(tmp_path / "lock"), []
     first.acquire()
 
+    begun = threading.Event()
+
     def wait() -> None:
+        begun.set()
         with FileLock(tmp_path / "lock", timeout_s=30):
             order.append("second")
 
     thread = threading.Thread(target=wait)
     thread.start()
-    time.sleep(0.05)
+    assert begun.wait(30)
     order.append("first")
     first.release()
     thread.join(30)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.tools.results import adopt_file, adopt_result_files, principal_folder
+from waiting import until
 
 
 def cached(home: Path, name: str = "a.png", folder: str = "cache/images") -> Path:
@@ -46,7 +47,7 @@ def test_what_lies_elsewhere_or_has_another_name_stays(tmp_path: Path) -> None:
 
 def test_of_a_result_what_was_written_during_the_call_is_moved(tmp_path: Path) -> None:
     old = cached(tmp_path, "old.png")
-    time.sleep(0.3)
+    until(lambda: old.stat().st_ctime + 0.3 < time.time())  # more than the slack of the comparison
     since = time.time()
     new = cached(tmp_path, "new.png")
     told = f'{{"image": "{new}", "other": "{old}", "tag": "MEDIA:{new}"}}'

@@ -21,6 +21,7 @@ from hermes_agent.workspace.sandbox import limits as bounds_module
 from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from hermes_agent.workspace.sandbox.limits import INNER, SCOPE, Cgroup, CommandLimits, ProcessLimits, SystemdScope
 from hermes_agent.workspace.sandbox.sandbox import SandboxSelector
+from waiting import until
 
 FORKS = """
 import os, signal, time
@@ -185,9 +186,8 @@ def test_groups_are_gone_when_their_command_has_ended(held: Place, monkeypatch: 
     for command in ("true", "exit 3", "sleep 60 & exit 0"):
         held(command)
     held("sleep 60", timeout_s=0.2)
-    time.sleep(0.2)
-    left = [group for group in groups() if group.endswith(tuple(tokens))]  # other processes have theirs
-    assert len(tokens) >= 4 and left == []
+    assert len(tokens) >= 4
+    until(lambda: not [group for group in groups() if group.endswith(tuple(tokens))])  # other processes have theirs
 
 
 def test_a_group_that_a_former_agent_left_is_removed(held: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,10 +197,9 @@ def test_a_group_that_a_former_agent_left_is_removed(held: Place, monkeypatch: p
     _, left = cgroup.wrap(["true"])
     sleeping, used = cgroup.wrap(["sleep", "60"])
     process = subprocess.Popen(sleeping)
-    while not (used[0] / INNER / "cgroup.procs").read_text():
-        time.sleep(0.01)
+    until(lambda: bool((used[0] / INNER / "cgroup.procs").read_text()))
     monkeypatch.setattr("hermes_agent.workspace.sandbox.limits.ABANDONED_S", 0.0)
-    time.sleep(0.1)
+    until(lambda: left[0].stat().st_mtime < time.time())
     held("true")
     assert not left[0].exists() and used[0].exists(), "one with a process stays"
     process.kill()

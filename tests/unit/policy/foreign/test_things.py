@@ -18,6 +18,7 @@ from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import current_scope
 from hermes_agent.tools.call_scope import ReachedHost
 from unit.policy.taint.test_tracker import PAGE, TaintHouse
+from waiting import until
 
 EVIL = {"to": "mark.black@evil.example"}
 OTHER = {"to": "nobody@never-seen.example"}
@@ -122,8 +123,9 @@ def test_a_folder_that_was_fetched_stands_for_what_is_in_it(process: Callable[[]
 def test_own_files_stay_nobodys(process: Callable[[], TaintHouse]) -> None:
     house = process()
     work = house.path / "work"
-    (work / "own.txt").write_text("mine")
-    time.sleep(0.1)
+    own = work / "own.txt"
+    own.write_text("mine")
+    until(lambda: own.stat().st_ctime + 0.1 < time.time())  # older than the coarse clock of a file system
     fetched(house)
     call(house, "b", "run", command="cat own.txt; ls; make -n; python3 -c 'print(1)' > new.txt")
     call(house, "b", "read", path=str(work / "own.txt"))
@@ -275,13 +277,17 @@ def test_names_in_a_command_are_paths(tmp_path: Path) -> None:
     assert {f"{tmp_path}/it", f"{tmp_path}/all.tar", "/srv/x"} <= set(found)
 
 
+def written_at(path: Path) -> float:
+    path.touch()
+    return path.stat().st_ctime
+
+
 def test_a_new_folder_stands_for_its_files_and_an_old_one_does_not(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "kept").touch()
-    time.sleep(0.1)
+    until(lambda: (tmp_path / "old" / "kept").stat().st_ctime + 0.1 < time.time())
     since = time.time()
-    time.sleep(0.05)
-    (tmp_path / "old" / "fresh").touch()
+    until(lambda: written_at(tmp_path / "old" / "fresh") > since)
     (tmp_path / "new" / "deep").mkdir(parents=True)
     (tmp_path / "new" / "deep" / "a").touch()
     assert set(find_changed([str(tmp_path)], since)) == {f"{tmp_path}/old/fresh", f"{tmp_path}/new"}
