@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from hermes_agent.config import Config, hermes_home, home_paths, load, stamp
-from hermes_agent.config.dotenv import write_env_value
+from hermes_agent.config.dotenv import read_env_file, write_env_value
 from hermes_agent.config.edit import set_value, unset_value
 from hermes_agent.config.effective import dump_yaml
 from hermes_agent.config.schema import MISSING, OPEN, default, lookup
@@ -104,6 +104,39 @@ def get_env_value(key: str) -> str | None:
         return _credentials().get(key)
     except ValueError:  # an invalid name of a variable
         return None
+
+
+def get_env_path() -> Path:
+    """Return the path of `.env` of the home."""
+    return home_paths(hermes_home()).env
+
+
+def load_env() -> dict[str, str]:
+    """Return the variables of `.env`; an unreadable file is empty, with a warning in the log."""
+    try:
+        return read_env_file(get_env_path())
+    except (ConfigError, OSError) as exc:
+        logger.warning("%s", exc)
+        return {}
+
+
+def remove_env_value(key: str) -> bool:
+    """Remove a variable from `.env` and from this process; return whether the file had it.
+
+    Raises:
+        UserError: the home is managed by Nix.
+    """
+    where = home_paths(hermes_home())
+    if where.declared is not None:
+        raise UserError(
+            f"{key} cannot be removed: the config of this home is declared by Nix",
+            hint="Use services.hermes-agent.credentials or environmentFiles.",
+        )
+    had = key in load_env()
+    if had:
+        write_env_value(where.env, key, None)
+    os.environ.pop(key, None)
+    return had
 
 
 def save_env_value(key: str, value: str) -> None:

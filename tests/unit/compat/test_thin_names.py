@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import logging
+import os
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
@@ -381,3 +382,17 @@ def test_the_gateway_s_model_and_endpoint_make_an_agent_and_no_key_leaves(
     assert agent.model == "deepseek/deepseek-chat"
     assert given["provider"] == "deepseek"
     assert "made-up-and-secret" not in f"{given} {caplog.text}"
+
+
+def test_the_variables_of_the_home_are_listed_and_removed(served: None, home: Path) -> None:
+    from hermes_cli.config import get_env_path, load_env, remove_env_value, save_env_value
+
+    assert (get_env_path(), load_env()) == (home / ".env", {})
+    save_env_value("TEA_KEY", "green")
+    try:
+        assert load_env() == {"TEA_KEY": "green"}
+        assert remove_env_value("TEA_KEY") is True
+        assert remove_env_value("TEA_KEY") is False
+        assert (load_env(), os.environ.get("TEA_KEY")) == ({}, None)
+    finally:
+        os.environ.pop("TEA_KEY", None)
