@@ -281,7 +281,7 @@ AUXILIARY_TASK = Kind("auxiliary_task", "register_auxiliary_task", "auxiliary ta
 BUILTIN_TASKS = frozenset(
     (
         *("vision", "compression", "web_extract", "approval", "mcp", "title_generation", "memory_query_rewrite"),
-        *("embeddings", "web_client"),
+        *("embeddings", "web_client", "learning_review"),
         *("tts_audio_tags", "skills_hub", "triage_specifier", "kanban_decomposer", "profile_describer", "curator"),
     )
 )

@@ -19,9 +19,10 @@ from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.memory.manager import TOOLSET, ChangeListener, MemoryManager, SelectedMemory
 from hermes_agent.memory.notes import NoteChange, Notes, NoteSettings
 from hermes_agent.runtime.bridge import Bridge
-from hermes_agent.sessions import Principals, Transcript
+from hermes_agent.sessions import LOCAL, Principals, Transcript
 from hermes_agent.sessions.search import has_search
 from hermes_agent.tools import ToolRegistry, tool_result
+from hermes_agent.tools.proposals import Proposals
 
 _CHANGE: dict[str, Any] = {
     "action": {"type": "string", "enum": ["add", "replace", "remove"]},
@@ -243,6 +244,26 @@ def _format_time(stamp: float, source: str = "") -> dict[str, str]:
     return {**when, "source": source} if source else when
 
 
+class NoteProposals:
+    """The `ProposalKind` of notes: one change for the notes of a principal."""
+
+    def __init__(self, memory: MemoryManager) -> None:
+        self._memory = memory
+
+    def show(self, change: Mapping[str, Any]) -> str:
+        """Return the entry as a diff."""
+        sign = {"add": "+", "remove": "-"}.get(str(change.get("action")), "~")
+        return f"--- {change.get('target')} of {change.get('principal') or 'local'}\n{sign} {change.get('content')}"
+
+    def apply(self, change: Mapping[str, Any]) -> str:
+        """Make the change."""
+        notes, target = self._memory.notes_for(str(change.get("principal") or LOCAL)), str(change.get("target"))
+        if target not in notes.limits:
+            raise UserError(f"the notes {target!r} are not in use", hint="Reject the proposal.")
+        notes.change(target, [NoteChange.from_arguments(change)])
+        return f"Noted: {change.get('content')}. Ask the agent to forget it, or edit `memories/`, to undo this."
+
+
 class MemoryDeps(NamedTuple):
     """Services of the memory."""
 
@@ -251,6 +272,7 @@ class MemoryDeps(NamedTuple):
     home: Path
     open_transcript: Callable[[], Transcript]
     people: Principals
+    proposals: Proposals
     providers: ProviderLookup
     side_answer: Callable[[str, str, int], str]
     tools: ToolRegistry
@@ -278,6 +300,7 @@ def register(ctx: Registrar, deps: MemoryDeps) -> MemoryServices:
     if memory.has_notes:
         tool = MemoryTool(memory.notes_of, memory.notify_change)
         ctx.register_tool("memory", TOOLSET, MEMORY_SCHEMA, tool, emoji="🧠", effect=Effect("remembers"))
+    deps.proposals.serve("memory", NoteProposals(memory))
     search = SessionSearch(deps.open_transcript, deps.people, partial(deps.side_answer, "session_search"))
     ctx.register_tool(
         "session_search",

@@ -264,6 +264,10 @@ class MemoryManager:
         notes = Notes(notes_folder(self._home, self._notes_name(principal)), self._limits)
         notes.change("memory", [NoteChange.from_arguments({"action": "add", "content": text})])
 
+    def notes_for(self, principal: str) -> Notes:
+        """Return the notes of a principal."""
+        return Notes(notes_folder(self._home, self._notes_name(principal)), self._limits)
+
     def notes_of(self, session_id: str) -> Notes | None:
         user = self._notes_names.get(session_id)
         return None if user is None else Notes(notes_folder(self._home, user), self._limits)

@@ -342,6 +342,7 @@ class SkillServices(NamedTuple):
 
     skills: SkillLibrary
     skill_commands: SkillCommands
+    skill_editor: SkillEditor
 
 
 def register(ctx: Registrar, deps: SkillDeps) -> SkillServices:
@@ -372,4 +373,4 @@ def register(ctx: Registrar, deps: SkillDeps) -> SkillServices:
     deps.proposals.serve("skill", editor)
     manage = SkillManage(editor, deps.proposals, partial(_write_mode, deps.config))
     ctx.register_tool("skill_manage", "skills", CHANGE_SCHEMA, manage, emoji="📝", effect=Effect("remembers"))
-    return SkillServices(library, SkillCommands(library))
+    return SkillServices(library, SkillCommands(library), editor)

@@ -76,10 +76,10 @@ class SkillEditor:
 
     def __init__(self, library: SkillLibrary, daily: Callable[[], int]) -> None:
         self._library = library
-        self._root = library.directory
+        self.root = library.directory
         self._daily = daily
-        self._spent = JsonFile(self._root / HUB / "writes.json")
-        self.history = SkillHistory(self._root)
+        self._spent = JsonFile(self.root / HUB / "writes.json")
+        self.history = SkillHistory(self.root)
 
     def plan(self, operations: Sequence[Mapping[str, Any]]) -> list[SkillChange]:
         """Return what operations change, without changing it.
@@ -92,7 +92,7 @@ class SkillEditor:
         for operation in operations:
             place = self._place(operation, now)
             if place not in now:
-                folder = self._root / place
+                folder = self.root / place
                 before[place] = read_entries(folder) if folder.is_dir() else {}
                 now[place] = dict(before[place])
             _apply(operation, now[place])
@@ -110,7 +110,7 @@ class SkillEditor:
             UserError: a skill is not as it was when the change was planned.
         """
         for change in changes:
-            folder = self._root / change.place
+            folder = self.root / change.place
             now = read_entries(folder) if folder.is_dir() else {}
             if now != change.before:
                 raise UserError(f"the skill {change.place} has changed since", hint="Propose the change again.")
@@ -118,12 +118,12 @@ class SkillEditor:
             self.history.keep(change.place)
             fresh = None
             if change.after:
-                fresh = self._root / HUB / "quarantine" / f"{change.name}-{time.time_ns()}"
+                fresh = self.root / HUB / "quarantine" / f"{change.name}-{time.time_ns()}"
                 fresh.mkdir(parents=True, mode=0o700)
                 write_entries(change.after, fresh)
                 fresh.chmod(0o755)
             try:
-                replace_folder(fresh, self._root / change.place)
+                replace_folder(fresh, self.root / change.place)
             finally:
                 if fresh is not None:
                     shutil.rmtree(fresh, ignore_errors=True)
@@ -168,7 +168,7 @@ class SkillEditor:
     def _read(self, change: Mapping[str, Any]) -> list[SkillChange]:
         found = []
         for row in change["skills"]:
-            folder = self._root / str(row["place"])
+            folder = self.root / str(row["place"])
             before = read_entries(folder) if folder.is_dir() else {}
             if _digest(before) != row["base"]:
                 raise UserError(f"the skill {row['place']} has changed since it was proposed", hint="Reject it.")
@@ -188,17 +188,17 @@ class SkillEditor:
         if name in planned:
             return name
         found = [skill for skill in find_skill(name, self._library.all_skills()) if not skill.flat]
-        own = [skill for skill in found if skill.file.is_relative_to(self._root)]
+        own = [skill for skill in found if skill.file.is_relative_to(self.root)]
         if action == "create":
             category = str(operation.get("category") or "").strip().strip("/")
             place = f"{category}/{name}" if category else name
             if not is_plain_path(place) or any(part.startswith(".") for part in place.split("/")):
                 raise ToolFailed(f"invalid category {category!r}")
-            if own or (self._root / place).exists():
+            if own or (self.root / place).exists():
                 raise ToolFailed(f"there is a skill {name!r} already: patch or edit it")
             return place
         if not own:
-            known = ", ".join(s.place for s in self._library.all_skills() if s.file.is_relative_to(self._root))
+            known = ", ".join(s.place for s in self._library.all_skills() if s.file.is_relative_to(self.root))
             why = "it is not one of this home, and cannot be changed" if found else "there is none"
             raise ToolFailed(f"skill {name!r}: {why}. Those of this home: {known or 'none'}")
         if len(own) > 1:

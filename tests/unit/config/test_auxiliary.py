@@ -32,6 +32,7 @@ def test_the_tasks_that_have_an_effect_are_those_that_the_agent_asks_for() -> No
         == asked & set(tasks())
         == {
             *("approval", "compression", "mcp", "session_search", "title_generation", "vision", "web_extract"),
+            *("embeddings", "learning_review", "web_client"),
         }
     )
 
@@ -45,6 +46,7 @@ def test_the_others_say_why_nothing_asks_for_them_and_so_does_a_switch_that_swit
     assert set(said) == {
         *(f"auxiliary.{name}" for name, node in tasks().items() if node.get("x-effect", "used") != "used"),
         *(f"auxiliary.{name}.enabled" for name in ("approval", "compression", "mcp", "session_search", "vision")),
+        *(f"auxiliary.{name}.enabled" for name in ("embeddings", "learning_review", "web_client")),
     }
     assert "no effect: `auxiliary.curator`. Nothing revises skills by itself" in said["auxiliary.curator"]
     assert len({text.partition("`. ")[2] for key, text in said.items() if key.count(".") == 1}) >= 6

@@ -214,7 +214,7 @@ def _dead(args: Args) -> int:
 @hooks_command.action(
     "retry",
     "send outbound events again that were not delivered",
-    argument("ids", metavar="ID", nargs="*", type=int, help="as `hermes hooks dead` shows it"),
+    argument("ids", metavar="NUMBER", nargs="*", type=int, help="as `hermes hooks dead` shows it"),
     argument("--all", dest="every", action="store_true", help="all of them"),
 )
 def _retry(args: Args) -> int:
