@@ -249,6 +249,25 @@ def test_on_a_managed_host_the_nix_lines_are_printed_and_nothing_is_written(home
     assert not (home / "config.local.yaml").exists() and not (home / "setup.json").exists()
 
 
+def test_on_a_managed_host_a_terminal_gets_the_same_questions_and_the_nix_lines(home: Path, serve: Any) -> None:
+    server = serve("one", "two")
+    home.mkdir(parents=True)
+    declared = home.parent / "declared.yaml"
+    declared.write_text("display:\n  skin: default\n")
+    terminal = PromptedCommand(home, "setup", OLLAMA_BASE_URL=server.base_url, HERMES_DECLARED_CONFIG=str(declared))
+    terminal.expect("Number or name:")
+    terminal.say("1")
+    terminal.expect("Which model of Ollama?")
+    terminal.expect("Number or name:")
+    terminal.say("two")
+    terminal.expect("services.hermes-agent = {")
+    terminal.expect('default = "two";')
+    terminal.expect("The first answer comes after `nixos-rebuild switch`.")
+    assert terminal.leave() == 0
+    assert server.asked == []  # it was tried without a question
+    assert not (home / "config.local.yaml").exists() and not (home / "setup.json").exists()
+
+
 def test_flags_alone_set_up_in_a_pipe_with_the_key_on_standard_input(home: Path, serve: Any) -> None:
     server = serve("big", key=KEY)
     flags = ("--provider", "openrouter", "--model", "big", "--key-stdin", "--no-platform", "--service", "none")

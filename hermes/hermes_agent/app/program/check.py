@@ -173,10 +173,10 @@ def _check_extras() -> Iterator[Diagnosis]:
         faults = [fault for text in requirements if (fault := requirement_fault(text))]
         if not faults:
             complete.append(name)
-        elif len(faults) < len(requirements) or any(" is missing " not in fault for fault in faults):
-            yield Diagnosis("wrong", "extras", f"{name} is incomplete: {'; '.join(faults)}", install_hint(name))
-        else:
+        elif any(" is missing " in fault for fault in faults):  # extras share packages: a part says nothing
             yield Diagnosis("idle", "extras", f"{name} is not installed", install_hint(name))
+        else:
+            yield Diagnosis("wrong", "extras", f"{name}: {'; '.join(faults)}", install_hint(name))
     if complete:
         yield Diagnosis("ok", "extras", f"installed: {', '.join(complete)}")
 
