@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 
 from hermes_agent.console.event_records import records_schema, result_schema
-from worlds import PROMPTS, answer, environment, make_home, results_seen, run, script
+from worlds import PROMPTS, answer, environment, make_home, power_prompt, results_seen, run, script
 
 from worlds import HERMES  # isort: skip
 
@@ -77,3 +77,21 @@ def test_options_choose_model_tools_directory_and_images(tmp_path: Path, scripte
             wrong = run(home, "chat", *arguments)
             assert (wrong.returncode, wrong.stdout) == (2, ""), wrong
             assert told in wrong.stderr
+
+
+def test_skills_and_the_limit_of_model_requests_hold_for_one_question(tmp_path: Path, scripted) -> None:
+    prompt = power_prompt()
+    said = {"match": {"userMessage": "two cups"}, "response": {"content": "Tea is ready."}}
+    last = {"match": {"userMessage": "You have used all tool calls"}, "response": {"content": "Not done."}}
+    with scripted([said, last, *script(prompt)]) as model:
+        home = make_home(tmp_path, model)
+        (home / "skills" / "tea").mkdir(parents=True)
+        (home / "skills" / "tea" / "SKILL.md").write_text("---\ndescription: Brew tea\n---\nWarm the pot.\n")
+        assert run(home, "chat", "-q", "two cups", "--skills", "tea").stdout == "Tea is ready.\n"
+        user = next(m["content"] for m in model.bodies()[-1]["messages"] if m["role"] == "user")
+        assert "Warm the pot." in user and user.endswith("two cups")
+        before = len(model.bodies())
+        limited = run(home, "chat", "-q", prompt.question, "--max-turns", "1", "--json")
+        assert json.loads(limited.stdout)["reason"] == "budget" and limited.returncode == 1
+        assert "The limit of 1 steps is reached" in limited.stderr
+        assert len(model.bodies()) - before == 2  # the step, and the last answer without tools
