@@ -9,5 +9,5 @@ says 'docs/operator/models-embedded.md|# The embedded model' hermes self docs mo
 says 'version +0' hermes update --check "$TASKS/../../.."
 says 'config +unchanged' hermes update --check "$TASKS/../../.."
 says 'remove .*/.local/share/hermes-agent' hermes uninstall --dry-run
-says 'hermes setup' hermes --help
+says ' setup +' hermes --help
 says 'is not given, and there is no terminal' hermes setup
