@@ -25,8 +25,8 @@ NAMED = {name.removeprefix("hermes_agent.").split(".")[0] for name in feature_mo
 PARTS = {"agent", "commands", "gateway", "plugins", "tools"}
 """Packages with a feature that the host builds on: it makes the stores, the plugins' manager, the gateway."""
 FEATURES = NAMED - PARTS
-DOORS = {"host/features.py", "plugins/registration.py"}
-"""Registration for built-in features and for plugins."""
+DOORS = {"host/features.py", "plugins/live_tables.py", "plugins/registration.py"}
+"""Registration for built-in features, for plugins, and for plugins that change upstream's tables."""
 OF_OTHERS = {
     "agent/context_engines.py",  # tools of the selected context engine, for its plugin
     "agent/replay.py",  # tools of a recorded session, which are never run

@@ -295,7 +295,7 @@ class Conversation:
             self.model_state.chosen = chosen
 
     async def _check(self, options: RequestOptions) -> None:
-        """Raise UnsupportedOption if the turn cannot use an option: a tool that is not offered, results of no call."""
+        """Raise UnsupportedOption for an option that the turn cannot use: an absent tool, results of no call."""
         wanted = options.tool_name
         if options.continuation and self.is_stored:
             check_results(self._history.messages, options.continuation)

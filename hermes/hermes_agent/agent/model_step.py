@@ -254,7 +254,7 @@ class ModelStep:
         return reclassified(error, answers)
 
     def _start_notices(self) -> list[str]:
-        """Return the notice, before the first attempt, that a fallback is asked; once and not for each request."""
+        """Return the notice, before the first attempt, that a fallback is asked; only once."""
         attempts = self.attempts
         fallback = (attempts.first, attempts.chosen)
         if attempts.count or self.context.model.announced_fallback == fallback:
@@ -266,7 +266,7 @@ class ModelStep:
         return [notice]
 
     def _fit_request(self, request: ModelRequest, streamed: str) -> list[str]:
-        """Set `_fitted`: without the options that the model does not take. Return the notices that are new to the user.
+        """Set `_fitted`, without options that the model does not take; return the new notices.
 
         Args:
             streamed: the text so far, after which the answer continues.

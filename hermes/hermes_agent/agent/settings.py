@@ -22,7 +22,7 @@ PRICE_REMEDY = (
     " to go on without counting it; `hermes model list PROVIDER` fetches the prices of a provider that tells them."
 )
 WARN_SHARE = 0.8
-"""Share of a cap at which the user is told."""
+"""Share of a cap at which the user gets a notice."""
 JOB_PLATFORM = "cron"
 """The platform of scheduled jobs; a run has a session of its own."""
 

@@ -337,7 +337,7 @@ def _shown(item: ReasoningPart | RetryNotice, shows_reasoning: bool) -> Reasonin
 
 
 async def _reached_cap(context: TurnContext) -> tuple[str, list[str]]:
-    """Return the sentence that ends the turn when a usage cap is reached, or ""; and notices of caps nearly reached."""
+    """Return the sentence that ends the turn at a usage cap, or ""; and notices of caps nearly reached."""
     caps, model = context.caps(), context.model
     warnings = []
     for cap in caps:

@@ -26,7 +26,7 @@ class HostModels:
         self._host = host
 
     async def models(self) -> list[dict[str, Any]]:
-        """Return the models that a request may choose: the configured one, fallbacks, and the provider's kept list."""
+        """Return the models that a request may choose: the configured one, fallbacks, the provider's list."""
         entries: list[dict[str, Any]] = await self._host.bridge.run(self._entries)
         return entries
 

@@ -72,7 +72,7 @@ class EndpointHealth:
         return max(0.0, self._until - time.monotonic())
 
     def pause(self, seconds: float, why: str = "") -> None:
-        """Pause for a number of seconds; `why` is a sentence. A provider that fails again soon is paused for longer."""
+        """Pause for some seconds; `why` is a sentence. A provider that fails again soon pauses longer."""
         now = time.monotonic()
         is_again = self._failures and not self._is_failing and now - self._recovered_at < FLAPPING_S
         self._failures = self._failures + 1 if is_again else max(1, self._failures * self._is_failing)

@@ -40,7 +40,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "xai": ("x-ai",),
     "zai": ("zai",),
 }
-"""Providers, and the providers of the data whose prices they have, in order."""
+"""Providers, and the providers of the data with the prices that they have, in order."""
 FIELDS: Mapping[str, str] = {
     "input_mtok": "input",
     "output_mtok": "output",
@@ -50,7 +50,7 @@ FIELDS: Mapping[str, str] = {
 }
 """Prices in dollars per million tokens, by their names in the data and in a table."""
 MOST_FOUND = 512
-"""Models whose entry is remembered."""
+"""Number of models with a remembered entry."""
 _DATE = re.compile(r"-(?:latest|\d{8}|\d{4}-\d{2}-\d{2}|\d{4})$")
 
 

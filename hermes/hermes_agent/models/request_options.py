@@ -1,4 +1,4 @@
-"""Options of model requests: those that a model does not take are left out, and `/model NAME key=value` reads them.
+"""Options of model requests; those that a model does not take are left out.
 
 An option is left out where the wire protocol has no field for it, and where the provider refuses it. The second is
 remembered for the model, so that later requests are accepted at once.
@@ -46,7 +46,7 @@ def find_unsupported_option(chosen: ChosenModel, options: RequestOptions) -> tup
 
 
 def fit_options(request: ModelRequest, chosen: ChosenModel) -> tuple[ModelRequest, dict[str, str]]:
-    """Return the request without the options that the model does not take, and these with half a sentence on why."""
+    """Return the request without the options that the model does not take, and these with the reason."""
     left_out: dict[str, str] = {}
     if request.max_tokens is not None and chosen.health.refused.get(RENAMED):
         request = replace(request, max_tokens=None, extra={**request.extra, RENAMED: request.max_tokens})
@@ -62,7 +62,7 @@ def fit_options(request: ModelRequest, chosen: ChosenModel) -> tuple[ModelReques
 def fit_with_notices(
     request: ModelRequest, chosen: ChosenModel, said: set[tuple[str, str, str]]
 ) -> tuple[ModelRequest, list[str]]:
-    """Return the request that the model takes, and the notices that are not in `said`, where they are noted."""
+    """Return the request that the model takes, and the notices that are not yet in `said`."""
     if request.options is NO_OPTIONS and not chosen.health.refused:
         return request, []
     request, left_out = fit_options(request, chosen)
@@ -104,7 +104,7 @@ def refused_option(text: str, options: Mapping[str, Any]) -> str:
 
 
 def _camel(name: str) -> str:
-    """Return a name as xAI's errors write it: `presencePenalty`."""
+    """Return a name as xAI's errors write it: presencePenalty."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
 
@@ -211,7 +211,7 @@ def _read(name: str, value: str) -> Any:
 
 
 def change_model_text(present: str, change: str) -> str:
-    """Return the model text of a session after `/model CHANGE`: without a name it stays, `key=` removes an option."""
+    """Return the model text of a session after `/model CHANGE`; `key=` removes an option."""
     (name, options), (other, given) = split_model_text(present), split_model_text(change)
     merged = {key: value for key, value in {**options, **given}.items() if value}
     words = [other or name, *(f"{key}={value}" for key, value in merged.items())]

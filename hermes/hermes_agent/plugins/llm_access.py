@@ -126,7 +126,7 @@ def task_selection(ground: ModelServices, task: Mapping[str, Any]) -> ModelSelec
 
 
 def find_task_route(ground: ModelServices, task: Mapping[str, Any], name: str = "") -> ModelRoute:
-    """Return the route of an auxiliary task with these settings; one without a model of its own may have a rule.
+    """Return the route of an auxiliary task; a task without a model of its own may have a rule.
 
     Raises:
         UserError, ConfigError: see `task_selection`.

@@ -61,7 +61,7 @@ class HostModelsProtocol(Protocol):
 
 
 def is_web_client_task(request: ChatRequest) -> bool:
-    """Return whether a request is a side task of a web client: one message with a prompt for a title, tags, ….
+    """Return whether a request is a side task of a web client: a prompt for a title, tags, ….
 
     A request in a session, with a history or with tools is a turn.
     """

@@ -116,7 +116,7 @@ def _tool_choice(value: Any, name: str) -> Any:
 
 
 def read_response_format(value: Any, name: str) -> Any:
-    """Return `response_format`, or `text.format` of Responses, in the form of chat completions; None for text."""
+    """Return `response_format` (`text.format` of Responses) as in chat completions; None for text."""
     kind = value.get("type") if isinstance(value, dict) else None
     if kind == "text":
         return None

@@ -29,12 +29,12 @@ COLUMNS = {
 """What `--by` takes, and the columns of the record."""
 USUAL = ("day", "model", "source", "cause")
 PICTURED = ("model", "person", "cause", "plugin")
-"""Tables of the picture, beside the days."""
+"""Tables of the picture, next to the days."""
 MOST_ROWS = 20
 """Rows of a table of sessions: the most expensive ones."""
 
 insights_command = CliSubcommand(
-    "insights", "tokens, cost and time by day, model, session, person, plugin, front door and cause"
+    "insights", "show tokens, cost and time by day, model, session, person, plugin, front end and cause"
 )
 add_insights = insights_command.add
 
@@ -54,7 +54,7 @@ def _days(text: str) -> int:
         metavar="|".join(COLUMNS),
         help="only one table (day, model, source, cause, and person and plugin where there are several)",
     ),
-    argument("--source", default="", metavar="NAME", help="only this front door: cli, api_server, telegram, …"),
+    argument("--source", default="", metavar="NAME", help="only this front end: cli, api_server, telegram, …"),
     argument("--picture", default="", metavar="FILE", help="write a picture (SVG) of days, models, people and causes"),
     JSON,
 )

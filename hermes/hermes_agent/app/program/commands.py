@@ -162,7 +162,7 @@ def _describe(args: Args) -> int:
 update_command = CliSubcommand(
     "update",
     "install a newer version of the program, or go back to the previous one",
-    description="Show what a newer source tree or wheel changes, install it beside the present version, switch to it, "
+    description="Show what a newer source tree or wheel changes, install it next to the present version, switch to it, "
     "restart the daemon and run the doctor. If the daemon does not get ready, the present version comes back.",
     epilog="Without PATH the tree is used that the program was installed from. On NixOS the command prints what to "
     "write.",
