@@ -55,6 +55,25 @@ def test_the_prompt_is_shown_before_plugins_are_loaded_and_takes_messages(tmp_pa
         assert terminal.leave() == 0
 
 
+def test_a_secret_in_an_early_message_is_neither_shown_again_nor_in_the_history(tmp_path: Path, scripted) -> None:
+    secret = "k9Xw2LmQ8vRt4ZbN7cYd"
+    with scripted([{"match": {}, "response": {"content": "All is well."}}]) as model:
+        home = slow_home(tmp_path, model)
+        with (home / ".env").open("a") as env:
+            env.write(f"SOME_API_KEY={secret}\n")
+        terminal = TerminalScreen(home)
+        terminal.wait("loading the agent")
+        terminal.type(f"my key is {secret} today\r")
+        terminal.wait("a message for the agent that is loaded")
+        assert not terminal.shows(secret)
+        assert secret not in (home / "history").read_text()
+        (tmp_path / "go").touch()
+        terminal.wait("All is well.")
+        assert terminal.shows("my key is [redacted] today") and not terminal.shows(secret)
+        assert "+my key is [redacted] today" in (home / "history").read_text()
+        assert terminal.leave() == 0
+
+
 def test_a_user_who_leaves_before_the_agent_is_loaded_starts_no_chat(tmp_path: Path, scripted) -> None:
     with scripted(script(PROMPTS[0])) as model:
         terminal = TerminalScreen(slow_home(tmp_path, model))

@@ -222,7 +222,8 @@ from pathlib import Path
 source = CompletionSource(list, lambda name: [], list, Path.cwd)
 
 async def main():
-    screen = LiveScreen(Theme(), partial(input_buffer, Path("history"), source), lambda text: "")
+    new_buffer = partial(input_buffer, Path("history"), lambda action: action(), source)
+    screen = LiveScreen(Theme(), new_buffer, lambda text: "")
     reading = asyncio.ensure_future(screen.run(None))
     drawn = asyncio.Event()
     screen._app.after_render += lambda _: drawn.set()

@@ -43,7 +43,7 @@ async def run_chat(
     sources.directory = host.working_directory
 
     def screen(console: Console) -> Screen:
-        sources.console = console
+        sources.attach(console)
         return make_screen(host.config, host.home, sources, reads=reads) if opened is None else opened.screen
 
     try:

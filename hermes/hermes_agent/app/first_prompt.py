@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hermes_agent.console.input import PasteStore
     from hermes_agent.console.live_screen import LiveScreen
 
+WAITS = "a message for the agent that is loaded"
+"""Shown in place of an early message: its secrets are not known yet."""
 LOADED = "hermes_agent.app.chat"
 """The module that imports everything else that a chat needs."""
 T = TypeVar("T")
@@ -41,8 +43,23 @@ class ChatSources:
 
     def __init__(self, directory: Path) -> None:
         self.console: Console | None = None
+        self._after_load: list[Callable[[], None]] = []
         self.directory = directory
         self._pastes: PasteStore | None = None
+
+    def attach(self, console: Console) -> None:
+        """Set the console, when the agent is loaded."""
+        self.console = console
+        for action in self._after_load:
+            action()
+        self._after_load.clear()
+
+    def after_load(self, action: Callable[[], None]) -> None:
+        """Call `action` when the agent is loaded; immediately if it is."""
+        if self.console is None:
+            self._after_load.append(action)
+        else:
+            action()
 
     @property
     def pastes(self) -> PasteStore:
@@ -85,7 +102,7 @@ def make_screen(config: Config, home: Path, sources: ChatSources, *, reads: bool
         source = CompletionSource(sources.commands, sources.arguments, sources.sessions, lambda: sources.directory)
         return LiveScreen(
             theme,
-            partial(input_buffer, home / "history", source),
+            partial(input_buffer, home / "history", sources.after_load, source),
             lambda text: hint_for(text, sources.commands),
             editing_mode=str(config.get("display.editing_mode")),
             fold_paste=sources.fold_paste,
@@ -111,7 +128,7 @@ class EarlyInput:
     def on_line(self, text: str) -> None:
         """Keep a text for the console."""
         self._lines.append(text)
-        self._screen.set_queue(self._lines)
+        self._show_queue()
 
     def on_interrupt(self) -> None:
         """Leave."""
@@ -124,7 +141,7 @@ class EarlyInput:
     def take_back(self) -> str:
         """Remove the last text and return it."""
         text = self._lines.pop() if self._lines else ""
-        self._screen.set_queue(self._lines)
+        self._show_queue()
         return text
 
     def steer_queued(self) -> None:
@@ -139,6 +156,9 @@ class EarlyInput:
     def leave(self, status: int) -> None:
         """Leave as soon as the event loop runs."""
         self.status = status
+
+    def _show_queue(self) -> None:
+        self._screen.set_queue([WAITS] * len(self._lines))
 
     def hand_over(self, console: Console) -> None:
         """Give the console what it would have got."""

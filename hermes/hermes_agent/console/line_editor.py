@@ -30,6 +30,10 @@ _MENTION = re.compile(r"(?:^|\s)@(\S*)$")
 _SESSION = "session:"
 
 
+AfterLoad = Callable[[Callable[[], None]], None]
+"""Calls its argument when the agent is loaded; immediately if it is."""
+
+
 class CompletionSource(NamedTuple):
     """Where completions come from; the functions are called in a worker thread."""
 
@@ -137,18 +141,41 @@ def hint_for(text: str, entries: Callable[[], list[HelpRow]]) -> str:
 
 
 class _MaskedHistory(FileHistory):
-    """Submitted lines: as they are in this process, without known secrets in the file."""
+    """Submitted lines: as they are in this process, without known secrets in the file.
+
+    Args:
+        after_load: calls its argument when the secrets are known; until then lines wait for the file.
+    """
+
+    def __init__(self, file: Path, after_load: AfterLoad) -> None:
+        super().__init__(str(file))
+        self._waiting: list[str] | None = []
+        after_load(self._write_waiting)
 
     def store_string(self, string: str) -> None:
         """Write a line."""
-        super().store_string(redactor.mask_known(string))
+        if self._waiting is None:
+            super().store_string(redactor.mask_known(string))
+        else:
+            self._waiting.append(string)
+
+    def _write_waiting(self) -> None:
+        waiting, self._waiting = self._waiting or [], None
+        for line in waiting:
+            self.store_string(line)
 
 
-def input_buffer(history: Path, source: CompletionSource, accept: Callable[[Buffer], bool]) -> Buffer:
-    """Return the buffer of the input; it remembers lines in the file `history` (0600)."""
+def input_buffer(
+    history: Path, after_load: AfterLoad, source: CompletionSource, accept: Callable[[Buffer], bool]
+) -> Buffer:
+    """Return the buffer of the input; it remembers lines in the file `history` (0600).
+
+    Args:
+        after_load: calls its argument when the agent is loaded and its secrets are known.
+    """
     history.touch(mode=PRIVATE)
     return Buffer(
-        history=_MaskedHistory(str(history)),
+        history=_MaskedHistory(history, after_load),
         completer=ThreadedCompleter(ChatCompleter(source)),
         complete_while_typing=True,
         multiline=True,
