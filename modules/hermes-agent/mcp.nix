@@ -11,7 +11,7 @@ let
     uv = pkgs.uv;
     uvx = pkgs.uv;
   };
-  needed = server: let command = toString (server.command or ""); in lib.optional (runtimes ? ${command}) runtimes.${command};
+  needed = server: let command = builtins.unsafeDiscardStringContext (toString (server.command or "")); in lib.optional (runtimes ? ${command}) runtimes.${command};
 
   optional = type: description: mkOption { type = types.nullOr type; default = null; inherit description; };
   listed = description: mkOption { type = types.listOf types.str; default = [ ]; inherit description; };
