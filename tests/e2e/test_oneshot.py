@@ -57,7 +57,7 @@ def test_the_request_before_any_history_is_small(tmp_path: Path, scripted) -> No
         body = model.bodies()[0]
     names = {t["function"]["name"] for t in body["tools"]}
     own = {"read_file", "write_file", "search_files", "terminal", "process", "memory", "session_search", "cronjob"}
-    own |= {"patch", "clarify", "delegate_task", "todo"}
+    own |= {"patch", "clarify", "delegate_task", "todo", "skill_manage"}
     depends = {"execute_code", "web_search", "web_extract", "image_generate"}  # on what is installed and configured
     assert names - depends == {"calculate", "unit_convert", *own}
     body["tools"] = [t for t in body["tools"] if t["function"]["name"] not in depends]

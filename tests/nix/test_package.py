@@ -110,7 +110,8 @@ def test_every_extra_of_the_project_is_a_group_of_the_module_with_what_it_wants(
     extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     file = (REPOSITORY / "nix" / "groups.nix").read_text()
     groups = {
-        name: re.findall(r'"([^"]+)"', all_) for name, all_ in re.findall(r"^    ([a-z-]+) = \[(.*?)\];$", file, re.M | re.S)
+        name: re.findall(r'"([^"]+)"', all_)
+        for name, all_ in re.findall(r"^    ([a-z-]+) = \[(.*?)\];$", file, re.M | re.S)
     }
     lacking = {}
     for extra, requirements in extras.items():

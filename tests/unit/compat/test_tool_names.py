@@ -359,7 +359,7 @@ def test_a_chat_service_s_menu_has_the_commands_and_skills_that_are_there(host: 
     categories, alone, hidden = discord_skill_commands_by_category({"weeds"})
     assert categories == {"garden": [("roses", "About roses", "/roses")]}
     assert (alone, hidden) == ([("tea", "About tea", "/tea")], 0)
-    assert _iter_plugin_command_entries() == []
+    assert [*_iter_plugin_command_entries()] == [("scan-it", "Find", "[x]")]
 
 
 def test_a_running_gateway_s_menu_is_the_one_that_is_told(host: Host) -> None:

@@ -223,7 +223,7 @@ async def test_an_unknown_path_and_method_answer_in_json() -> None:
     async def run() -> list[httpx.Response]:
         async with serving(echo) as running:
             return [
-                await get(running.url, "/v1/embeddings", Authorization=BEARER),
+                await get(running.url, "/v1/assistants", Authorization=BEARER),
                 await get(running.url, "/v1/chat/completions", Authorization=BEARER),
                 await get(running.url, "/health/", Authorization=BEARER),
             ]
