@@ -29,6 +29,7 @@ NOISE = re.compile(
     r"building '|these \d+ derivations will be built|this derivation will be built|  /\S+\.drv$|copying path "
     r"|warning: error: SQLite database '"
     r"|warning: you did not specify '--add-root'|waiting for |error \(ignored\)|\(use '--show-trace'|trace: "
+    r"|warning: hermes-agent: services\.hermes-agent\.settings: no model is configured"  # of a check beside it
 )
 DEPENDENT = re.compile(
     r"(?m)^error: \d+ dependencies of derivation '.*' failed to build\n(?=error: \d+ dependencies of )"
