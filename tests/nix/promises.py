@@ -121,7 +121,7 @@ _AGENT = [
     ("there is a place for its sockets", 'write(os.environ["RUNTIME_DIRECTORY"] + "/probe")', "RuntimeDirectory", {}),
     ("its sockets are its group's", 'holds(stat.S_IMODE(os.stat(os.environ["RUNTIME_DIRECTORY"]).st_mode) == 0o750)', "RuntimeDirectoryMode", {}),
     ("the keys of a cloud are out of reach", 'cannot(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("169.254.169.254", 9)))', "IPAddressDeny", {}),
-    ("it shares the workspace with commands", 'holds(grp.getgrnam("hermes-work").gr_gid in os.getgroups())', "SupplementaryGroups", {"PrivateUsers": None, "User": "nobody"}),
+    ("it shares the workspace with commands", 'holds(grp.getgrnam("hermes-work").gr_gid in os.getgroups())', "SupplementaryGroups", {"PrivateUsers": None, "User": "nobody", "StateDirectory": "NAME", "WorkingDirectory": "/tmp"}),
 ]  # fmt: skip
 
 _HIDES: Changes = {"RootDirectory": None, "ProtectHome": None}
