@@ -10,4 +10,4 @@ says 'version +0' hermes update --check "$TASKS/../../.."
 says 'config +unchanged' hermes update --check "$TASKS/../../.."
 says 'remove .*/.local/share/hermes-agent' hermes uninstall --dry-run
 says ' setup +' hermes --help
-says 'is not given, and there is no terminal' hermes setup
+says 'the key of OpenRouter is not given' hermes setup --provider openrouter
