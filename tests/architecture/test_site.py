@@ -141,5 +141,5 @@ def test_the_site_has_a_search_index_a_dark_form_and_every_page(site: Path) -> N
     assert "theme-toggle" in first and "prefers-color-scheme: dark" in first
     expected = {str(page.relative_to(DOCS).with_suffix(".html")) for page in DOCS.rglob("*.md")}
     assert {name for name in expected if not (site / name).is_file()} == set()
-    code = re.findall(r'<div class="highlight[^"]*"', (site / "operator" / "service.html").read_text(encoding="utf-8"))
+    code = re.findall(r'<div class="highlight-[^"]*"', (site / "operator" / "service.html").read_text(encoding="utf-8"))
     assert len(code) == len(FENCE.findall((DOCS / "operator" / "service.md").read_text(encoding="utf-8")))
