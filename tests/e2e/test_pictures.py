@@ -22,8 +22,9 @@ def shown(recording: str) -> dict[str, str]:
     screens = runpy.run_path(str(DOCS / "terminal_pictures.py"))["screens"]
     found = {}
     for name, rows in screens(recording):
-        # what the agent does now depends on the moment
-        text = "\n".join(row.plain.rstrip() for row in rows if row.plain[:1] not in SPINNER or not row.plain)
+        # what the agent does now, and the status bar, depend on the moment
+        lines = [row.plain.rstrip() for row in rows if row.plain[:1] not in SPINNER or not row.plain]
+        text = "\n".join(line for line in lines if " · context " not in line)
         for pattern, field in FIELDS:
             text = pattern.sub(field, text)
         found[name] = NUMBERS.sub("N", text) if name == "context" else TOKENS.sub("N tokens", text)
