@@ -37,7 +37,7 @@ let
   gates = import ./gates { inherit lib runCommand writeText python library; };
   closureCheck = gates.pythonClosure modules;
   pluginDir = gates.pluginDir extraPlugins;
-  # Without the imports nobody knows what plugins bring, and nothing is started.
+  # Without the imports the registrations of plugins are unknown, and nothing is started.
   settingsCheck = file:
     if checkImports then gates.startCheck ({ package = unchecked; inherit file pluginCheck; } // runtime)
     else gates.configCheck file;

@@ -33,7 +33,7 @@ in
   config = mkIf cfg.enable {
     environment.etc = mkIf (cfg.configFile == null) { ${etc}.source = cfg.declaredConfig; };
     system.checks = cfg.checks ++ [ unitCheck ];
-    # What the checks let pass reaches whoever switches.
+    # The operator sees, while switching, what the checks let pass.
     system.activationScripts.hermes-agent-warnings = mkIf (cfg.startCheck != null) ''
       if [ -s ${cfg.startCheck} ]; then
         echo "hermes-agent: the checks of the build let this pass:" >&2

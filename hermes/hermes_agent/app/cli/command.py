@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from hermes_agent.core.errors import EXIT_OK
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -228,3 +228,15 @@ def print_lines(lines: Iterable[Diagnosis], *, width: int) -> None:
     for line in lines:
         remedy = f" — {line.remedy}" if line.remedy else ""
         print(f"{SIGNS[line.level]} {printable(line.subject):<{width}}  {printable(line.text + remedy)}")
+
+
+def report_checks(checks: Iterable[Diagnosis], *, as_json: bool) -> int:
+    """Print each finding as it comes, or all as JSON; return the exit status, 1 if something is wrong."""
+    lines = []
+    for line in checks:
+        lines.append(line)
+        if not as_json:
+            print_lines([line], width=10)
+    if as_json:
+        print_json([line._asdict() for line in lines])
+    return EXIT_FAILED if any(line.level == "wrong" for line in lines) else EXIT_OK

@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,11 @@ from hermes_agent.config.home import (
     profiles,
     root_home,
 )
-from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, UserError
+from hermes_agent.core.errors import EXIT_OK, ConfigError, UserError
 from hermes_agent.system.files import write_atomic
 
 if TYPE_CHECKING:
+    from hermes_agent.app.cli.command import Diagnosis
     from hermes_agent.logs.entries import LogEntry, LogFilter
     from hermes_agent.logs.readers import JournalReader, LogFile
 
@@ -400,21 +401,20 @@ add_doctor = doctor_command.add
 def _run_doctor(args: Args) -> int:
     if args.declared is not None:
         return _check_declared(args)
-    from hermes_agent.app.cli.command import print_lines
+    from hermes_agent.app.cli.command import report_checks
     from hermes_agent.app.doctor import run_checks  # imports plugins, config and models
 
-    lines, checks = [], run_checks(offline=args.offline, ask=args.ask)
+    return report_checks(_with_activity(run_checks(offline=args.offline, ask=args.ask)), as_json=args.json)
+
+
+def _with_activity(checks: Iterator[Diagnosis]) -> Iterator[Diagnosis]:
+    """Yield the findings; the terminal shows that a check takes long."""
     while True:
         with activity("checking"):
             line = next(checks, None)
         if line is None:
-            break
-        lines.append(line)
-        if not args.json:
-            print_lines([line], width=10)
-    if args.json:
-        print_json([line._asdict() for line in lines])
-    return EXIT_FAILED if any(line.level == "wrong" for line in lines) else EXIT_OK
+            return
+        yield line
 
 
 def _check_declared(args: Args) -> int:

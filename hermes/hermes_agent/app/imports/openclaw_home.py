@@ -18,7 +18,6 @@ from hermes_agent.app.imports.openclaw_sessions import OpenClawSessions
 from hermes_agent.app.imports.source_tree import SourceTree
 from hermes_agent.app.imports.upstream_home import add_entry, read_variables
 from hermes_agent.app.imports.upstream_sessions import copy_database
-from hermes_agent.core.errors import UserError
 from hermes_agent.credentials.logins import API_KEY, Login
 from hermes_agent.cron.schedule import local_zone
 from hermes_agent.memory.notes import Notes
@@ -50,11 +49,7 @@ def read_openclaw(tree: SourceTree, work: Path) -> list[HomeContent]:
     Raises:
         UserError: it is no home of OpenClaw.
     """
-    if not set(SIGNS) & set(tree.names("")):
-        raise UserError(
-            f"{tree.root} is no home of OpenClaw: it has none of {', '.join(SIGNS)}",
-            hint="Name the folder that OpenClaw uses, usually ~/.openclaw.",
-        )
+    tree.require_any(SIGNS, "OpenClaw", "~/.openclaw")
     content = _OpenClawHome(tree, work).read()
     leave_rest(tree, content)
     return [content]

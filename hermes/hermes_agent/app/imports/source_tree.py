@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from hermes_agent.core.errors import UserError
 
 Progress = Callable[[str], None]
 """Called often with the current activity; shows some of the calls."""
@@ -70,6 +72,22 @@ class SourceTree:
         """Return the file at a path, or all files below it."""
         start = f"{path}/"
         return [found for name, found in self.files.items() if name == path or name.startswith(start)]
+
+    def require_any(self, signs: Sequence[str], program: str, usual: str) -> None:
+        """Check that the folder is a home of a program.
+
+        Args:
+            signs: entries of which such a home has one or more.
+            usual: the folder that the program uses by default.
+
+        Raises:
+            UserError: it has none of them.
+        """
+        if not set(signs) & set(self.names("")):
+            raise UserError(
+                f"{self.root} is no home of {program}: it has none of {', '.join(signs)}",
+                hint=f"Name the folder that {program} uses, usually {usual}.",
+            )
 
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder; "" is the home."""

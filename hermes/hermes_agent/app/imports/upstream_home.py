@@ -66,11 +66,7 @@ def read_upstream(tree: SourceTree, work: Path) -> list[HomeContent]:
     Raises:
         UserError: it is no home of upstream.
     """
-    if not set(SIGNS) & set(tree.names("")):
-        raise UserError(
-            f"{tree.root} is no home of upstream: it has none of {', '.join(SIGNS)}",
-            hint="Name the folder that upstream uses, usually ~/.hermes.",
-        )
+    tree.require_any(SIGNS, "upstream", "~/.hermes")
     homes = [_UpstreamHome(tree, "", work).read()]
     for name in tree.names("profiles"):
         if tree.names(f"profiles/{name}"):

@@ -41,21 +41,14 @@ add_self = self_command.add
     "completion, man pages and systemd units with those of this release. Exit status 1: something is wrong.",
 )
 def _check(args: Args) -> int:
-    from hermes_agent.app.cli.command import print_lines
+    from hermes_agent.app.cli.command import report_checks
     from hermes_agent.app.program.check import run_self_check, write_user_files
     from hermes_agent.app.program.inventory import describe_installation
 
     if args.fix:
         for path in write_user_files(os.environ, _write):
             print(f"written again: {path}", file=sys.stderr)
-    lines = []
-    for line in run_self_check(describe_installation(), os.environ):
-        lines.append(line)
-        if not args.json:
-            print_lines([line], width=10)
-    if args.json:
-        print_json([line._asdict() for line in lines])
-    return EXIT_FAILED if any(line.level == "wrong" for line in lines) else EXIT_OK
+    return report_checks(run_self_check(describe_installation(), os.environ), as_json=args.json)
 
 
 def _write(path: Path, text: str) -> None:

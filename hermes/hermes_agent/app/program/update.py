@@ -171,7 +171,9 @@ class ProgramUpdate:
                 point = str(record.get("restore_point") or "")
             if owners := unreadable_owners(_stored_versions(self.home), self._facts()):
                 hint = f"Stop the daemon, then `hermes state restore {point}` puts the data from before back."
-                raise UserError(f"this version cannot read the tables of {', '.join(owners)}", hint=hint)
+                raise UserError(
+                    f"the previous version is in place, and cannot read the tables of {', '.join(owners)}", hint=hint
+                )
             if problem := self._settle(daemons):
                 raise UserError(f"the previous version is in place, and its daemon does not run: {problem}")
         return environments.current()
