@@ -296,19 +296,20 @@ class LiveScreen:
         app = self._app
         if not app.is_running or app.is_done or app._running_in_terminal:
             return
-        size = self._output.get_size()
+        size, drawn = self._output.get_size(), app.renderer.last_rendered_screen
         with self._output.frame():
             app.renderer.reset()
             # row by row: tmux moves a screen that is cleared as a whole into the scrollback
             self._output.write_raw("\x1b[H\x1b[2K" + "\x1b[B\x1b[2K" * (size.rows - 1) + "\x1b[H")
-            room = max(size.rows - self._region_height(size) - 1, 0)
+            # All rows that were visible are written again: what does not fit above a higher region scrolls away.
+            height = self._region_height(size)
+            room = max(size.rows - (height if drawn is None else min(height, drawn.height)), 0)
             shown: list[Line] = []
             for each in reversed(self._finished):
-                parts = wrap(each, size.columns) if cells(each) > size.columns else [each]
-                if len(shown) + len(parts) > room:
+                if len(shown) >= room:
                     break
-                shown += reversed(parts)
-            for each in reversed(shown):
+                shown += reversed(wrap(each, size.columns) if cells(each) > size.columns else [each])
+            for each in reversed(shown[:room]):
                 self._output.write_raw(self.theme.ansi(each) + "\r\n")
             self._write_pending()
             self._redraw()
