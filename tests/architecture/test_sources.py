@@ -183,6 +183,7 @@ DECLARING = {
     "plugins/live_tables.py",
     "plugins/registration.py",
     "plugins/status_text.py",
+    "skills/feature.py",
     "tools/feature.py",
     "workspace/checkpoints.py",
 }

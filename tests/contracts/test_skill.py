@@ -274,6 +274,35 @@ def test_a_variable_without_value_is_named(home: Path, start: Start, monkeypatch
     assert [v["name"] for v in shown["required_environment_variables"]] == ["PATH", "TEA_KEY"]
 
 
+def test_a_skill_gets_the_values_of_the_settings_that_it_declares(home: Path, start: Start) -> None:
+    host = start(config="skills:\n  config:\n    notes: {path: ~/mine, days: [mo, tu]}\n    other.key: 5\n")
+    keys = "{key: notes.path, default: /none}, {key: notes.days}, {key: other.key}, {key: notes.shape, default: flat}"
+    declared = f"{{hermes: {{config: [{keys}, {{key: notes.gone}}, {{key: 'a b'}}, 7]}}}}"
+    write(home, "notes", "# Write it down\n\n", metadata=declared)
+    write(home, "plain")
+    block = f"""[Skill config (from {home}/config.yaml):
+  notes.path = {Path.home()}/mine
+  notes.days = ["mo", "tu"]
+  other.key = 5
+  notes.shape = flat
+  notes.gone = (not set)
+]"""
+    assert view(host, "notes")["content"].endswith(f"# Write it down\n\n{block}")
+    assert "Skill config" not in view(host, "plain")["content"]
+    said = host.slash.skills.message("notes", "now", session_id="s", platform="cli") or ""
+    assert block in said and said.endswith("\nnow")
+
+
+def test_a_file_with_a_sign_in_that_is_missing_is_named(home: Path, start: Start) -> None:
+    host = start()
+    (home / "there.json").write_text("{}")
+    write(home, "mail", required_credential_files="[{path: there.json}, {path: gone.json}, ../config.yaml]")
+    shown = view(host, "mail")
+    assert shown["missing_credential_files"] == ["gone.json", "../config.yaml"]
+    assert (shown["setup_needed"], shown["readiness_status"]) == (True, "setup_needed")
+    assert shown["setup_note"] == "These files are not in the home of the agent: gone.json, ../config.yaml."
+
+
 def test_what_the_operator_or_the_system_takes_away_is_offered_nowhere(home: Path, start: Start) -> None:
     host = start(config="skills:\n  disabled: [gone]\n  platform_disabled: {cli: [here]}\n")
     write(home, "gone")

@@ -27,6 +27,7 @@ Plugins may add commands: `hermes PLUGIN-COMMAND --help`. Those that were loaded
 
 MODULES = {
     "auth": "cli.model:add_auth",
+    "bundles": "cli.bundles:add_bundles",
     "chat": "cli.chat:add_chat",
     "commands": "cli.commands:add_commands",
     "completion": "cli.completion:add_completion",

@@ -114,7 +114,7 @@ def has_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool
 
 
 SUBCOMMANDS = (
-    "auth", "chat", "commands", "completion", "config", "cron", "doctor", "gateway", "hooks", "import",
+    "auth", "bundles", "chat", "commands", "completion", "config", "cron", "doctor", "gateway", "hooks", "import",
     "insights", "logs", "mcp", "memory", "model", "pairing", "plugins", "profile", "proposals", "rollback",
     "self", "send", "sessions", "setup", "skills", "state", "tools", "uninstall",
     "update",

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.config import Config
+from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.tool import Effect, PluginSkill, Registrar
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy.taint import TaintTracker
 from hermes_agent.skills.library import NAME, PluginSkills, SkillLibrary, SkillSettings
+from hermes_agent.skills.prompts import SkillBundles
 from hermes_agent.skills.skill_changes import SCHEMA as CHANGE_SCHEMA
 from hermes_agent.skills.skill_changes import SkillEditor, SkillManage
 from hermes_agent.skills.skill_commands import SkillCommands, sibling_banner
@@ -30,6 +32,7 @@ from hermes_agent.skills.skill_file import (
     fits_platform,
     is_plain_path,
     linked_files,
+    missing_credential_files,
     missing_variables,
     open_inside,
     read_document,
@@ -191,11 +194,12 @@ class SkillView:
         document = skill.document
         missing = missing_variables(document, self._library.has_value)
         absent = [name for name in required_commands(document) if shutil.which(name) is None]
+        files = missing_credential_files(document, self._library.home)
         linked = None if skill.flat else linked_files(skill.directory)
         setup = document.fields.get("setup")
         optional = {
             "setup_help": setup.get("help") if isinstance(setup, dict) else None,
-            "setup_note": _setup_note(missing, absent),
+            "setup_note": _setup_note(missing, absent, files),
             "compatibility": document.fields.get("compatibility"),
             "metadata": document.fields.get("metadata"),
         }
@@ -217,11 +221,11 @@ class SkillView:
             "required_environment_variables": [{"name": name} for name in required_variables(document)],
             "required_commands": required_commands(document),
             "missing_required_environment_variables": missing,
-            "missing_credential_files": [],
+            "missing_credential_files": files,
             "missing_required_commands": absent,
-            "setup_needed": bool(missing or absent),
+            "setup_needed": bool(missing or absent or files),
             "setup_skipped": False,
-            "readiness_status": "setup_needed" if missing or absent else "available",
+            "readiness_status": "setup_needed" if missing or absent or files else "available",
             **{key: value for key, value in optional.items() if value},
         }
 
@@ -243,9 +247,10 @@ class SkillView:
             return tool_result({**shown, "content": text, "is_binary": True})
 
 
-def _setup_note(missing: Sequence[str], absent: Sequence[str]) -> str | None:
+def _setup_note(missing: Sequence[str], absent: Sequence[str], files: Sequence[str]) -> str | None:
     notes = [f"These variables have no value: {', '.join(missing)}."] if missing else []
     notes += [f"These commands are not installed: {', '.join(absent)}."] if absent else []
+    notes += [f"These files are not in the home of the agent: {', '.join(files)}."] if files else []
     return " ".join(notes) or None
 
 
@@ -355,6 +360,7 @@ def register(ctx: Registrar, deps: SkillDeps) -> SkillServices:
         has_value=deps.has_value,
         disabled_plugins=deps.disabled_plugins,
         source_of=deps.provenance.source_of,
+        setting_values=lambda: deps.config.get("skills.config") or {},
     )
     view, listing = SkillView(library), partial(skills_list, library)
     ctx.register_tool("skills_list", "skills", LIST_SCHEMA, listing, library.has_skills, emoji="📚")
@@ -373,4 +379,19 @@ def register(ctx: Registrar, deps: SkillDeps) -> SkillServices:
     deps.proposals.serve("skill", editor)
     manage = SkillManage(editor, deps.proposals, partial(_write_mode, deps.config))
     ctx.register_tool("skill_manage", "skills", CHANGE_SCHEMA, manage, emoji="📝", effect=Effect("remembers"))
-    return SkillServices(library, SkillCommands(library), editor)
+    found = SkillCommands(library)
+    ctx.register_slash_command(
+        SlashCommand("bundles", partial(_bundles, found.bundles), "List the bundles of skills", "[NAME]")
+    )
+    return SkillServices(library, found, editor)
+
+
+def _bundles(bundles: SkillBundles, raw_args: str) -> str:
+    name = raw_args.strip().lstrip("/")
+    found = bundles.find()
+    if name and name not in found:
+        return f"There is no bundle `{name}`; there are: {', '.join(found) or 'none'}."
+    if name:
+        return found[name].text()
+    rows = [f"/{each.name}: {each.about} ({', '.join(each.skills)})" for each in found.values()]
+    return "\n".join(rows) or "There are no bundles. `hermes bundles create NAME --skill SKILL` makes one."

@@ -7,6 +7,7 @@ in the session's prompt, so that the provider's cached prefix holds. Source: plu
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -29,6 +30,7 @@ from hermes_agent.skills.skill_file import (
     LocalSkill,
     SkillFile,
     SkillFolder,
+    declared_settings,
     fits_environment,
     fits_platform,
     fits_tools,
@@ -155,6 +157,14 @@ def _safe(text: str) -> str:
     return " ".join(text.replace("<", "‹").replace(">", "›").split())
 
 
+def setting_text(value: Any) -> str:
+    """Return the value of a setting in one line, without secrets."""
+    if value is None or value == "":
+        return "(not set)"
+    is_plain = isinstance(value, str) and value.isprintable()
+    return redactor(value if is_plain else json.dumps(value, ensure_ascii=False, default=str))
+
+
 OUTPUT_CHARS = 4_000
 _COMMAND = re.compile(r"!`([^`\n]+)`")
 
@@ -257,6 +267,12 @@ def bundled_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
     return tuple(Path(each) for each in given.split(":")) if given else (BUNDLED_SKILLS,)
 
 
+def skill_roots(home: Path, settings: SkillSettings) -> tuple[Path, ...]:
+    """Return the folders with skills; of two skills with the same path, that of the earlier folder counts."""
+    own = bundled_folders(os.environ) if settings.bundled else ()
+    return (home / "skills", *settings.external, *own)
+
+
 class SkillLibrary:
     """The skills of a home and its plugins.
 
@@ -264,6 +280,7 @@ class SkillLibrary:
         has_value: returns whether a variable has a value.
         disabled_plugins: returns the present value of `plugins.disabled`.
         source_of: returns the source of an untrusted file, or "" for any other.
+        setting_values: returns the present value of `skills.config`.
     """
 
     def __init__(
@@ -276,16 +293,17 @@ class SkillLibrary:
         has_value: Callable[[str], bool],
         disabled_plugins: Callable[[], Collection[str]],
         source_of: Callable[[str], str] = lambda path: "",
+        setting_values: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self.settings = settings
         self.plugins = plugins
         self.has_value = has_value
         self.disabled_plugins = disabled_plugins
         self._source_of = source_of
+        self.setting_values = setting_values
         self.home = home
         self.directory = home / "skills"
-        own = bundled_folders(os.environ) if settings.bundled else ()
-        self._folder = SkillFolder((self.directory, *settings.external, *own))
+        self._folder = SkillFolder(skill_roots(home, settings))
         self._hooks = hooks
         self._uses: dict[str, int] = {}
 
@@ -339,10 +357,24 @@ class SkillLibrary:
         return index_text(own, untrusted_count=len(fitting) - len(own), of_plugins=self.plugin_rows())
 
     def render(self, document: SkillFile, name: str, directory: Path, session_id: str) -> str:
-        """Return the text for the model. A prompt injection in it is logged, but not removed."""
+        """Return the text for the model, with the values of the settings that the skill declares.
+
+        A prompt injection in it is logged, but not removed.
+        """
         if found := find_injection(document.text):
             logger.warning("skill %s: text that tries to change the agent's rules: %s", name, found)
-        return self.settings.rendering(document.text, directory.resolve(), session_id)
+        text = self.settings.rendering(document.text, directory.resolve(), session_id)
+        values = self._settings_text(document)
+        return f"{text.rstrip()}\n\n{values}" if values else text
+
+    def _settings_text(self, document: SkillFile) -> str:
+        """Return the block of upstream's form that tells the model the values of declared settings, or ""."""
+        declared = declared_settings(document)
+        if not declared:
+            return ""
+        values = self.setting_values()
+        lines = [f"  {each.key} = {setting_text(each.value(values)[0])}" for each in declared]
+        return "\n".join([f"[Skill config (from {self.home}/config.yaml):", *lines, "]"])
 
     def notify_change(self, name: str, action: str, path: Path, plugin: str = "") -> None:
         """Call `on_skill_lifecycle`, in a worker.

@@ -61,11 +61,11 @@ class SkillCommands:
     def __init__(self, library: SkillLibrary) -> None:
         self._library = library
         self._prompts = SavedPrompts(library.home)
-        self._bundles = SkillBundles(library.home)
+        self.bundles = SkillBundles(library.home)
 
     def offered(self, platform: str) -> dict[str, LocalSkill]:
         """Return bundles, prompts and offered skills by slug; of several with the same slug the first counts."""
-        found = {name: bundle.as_skill() for name, bundle in self._bundles.find().items()}
+        found = {name: bundle.as_skill() for name, bundle in self.bundles.find().items()}
         for name, prompt in self._prompts.find().items():
             found.setdefault(name, prompt)
         for name, skill in self._skills(platform).items():
@@ -79,7 +79,7 @@ class SkillCommands:
             name: a slug, the name of a prompt or a bundle, or `plugin:skill`.
             arguments: further skills (`/b`), up to `MAX_STACKED` in all, then the task.
         """
-        if (bundle := self._bundles.find().get(name)) is not None:
+        if (bundle := self.bundles.find().get(name)) is not None:
             return self._bundle_text(bundle, arguments.strip(), session_id, platform)
         if (prompt := self._prompts.find().get(name)) is not None:
             text = fill_prompt(prompt.document.body, arguments)

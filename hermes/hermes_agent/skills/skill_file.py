@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.config.bounded_yaml import YamlRejected, parse_yaml
 from hermes_agent.system.files import FileStamp, hold_directory, open_beneath
@@ -106,7 +106,8 @@ FIELDS_CHARS = 32 * 1_024
 _TOP = re.compile(r"---[ \t]*\r?\n(.*?\r?\n)?---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _BUILT = (
     "name", "description", "version", "license", "compatibility", "platforms", "environments", "prerequisites",
-    "required_environment_variables", "setup", "metadata", "tags", "related_skills", "argument-hint", "argument_hint",
+    "required_environment_variables", "required_credential_files", "required_commands", "setup", "metadata", "tags",
+    "related_skills", "argument-hint", "argument_hint",
     "allowed-tools", "user-invocable", "disable-model-invocation", "requires", "always", "homepage",
 )  # fmt: skip
 
@@ -245,6 +246,50 @@ def required_commands(document: SkillFile) -> list[str]:
 def missing_variables(document: SkillFile, has_value: Callable[[str], bool]) -> list[str]:
     """Return the required variables without a value."""
     return [name for name in required_variables(document) if not has_value(name)]
+
+
+def missing_credential_files(document: SkillFile, home: Path) -> list[str]:
+    """Return the files of `required_credential_files` that the home does not have."""
+    entries = document.fields.get("required_credential_files")
+    paths = [e.get("path") if isinstance(e, Mapping) else e for e in entries] if isinstance(entries, list) else []
+    return [path for path in paths if isinstance(path, str) and not (is_plain_path(path) and (home / path).is_file())]
+
+
+_SETTING = re.compile(r"[\w-]+(?:\.[\w-]+)*")
+
+
+class SkillSetting(NamedTuple):
+    """A setting that a skill declares in `metadata.hermes.config`."""
+
+    key: str
+    """Below `skills.config`."""
+    description: str
+    default: Any
+
+    def value(self, values: Mapping[str, Any]) -> tuple[Any, bool]:
+        """Return the value of `skills.config`, or the default, and whether the config sets it."""
+        value: Any = values
+        for part in self.key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value is None:
+            value = values.get(self.key)
+        is_set = value is not None
+        value = value if is_set else self.default
+        return (os.path.expanduser(value) if isinstance(value, str) else value), is_set  # noqa: PTH111 - `~` in any text
+
+
+def declared_settings(document: SkillFile) -> list[SkillSetting]:
+    """Return the settings that the skill declares; an entry without a usable key is left out."""
+    value: Any = document.fields
+    for key in ("metadata", "hermes", "config"):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    found: dict[str, SkillSetting] = {}
+    for entry in value if isinstance(value, list) else ():
+        key = str(entry.get("key") or "") if isinstance(entry, Mapping) else ""
+        if _SETTING.fullmatch(key):
+            about = _one_line(str(entry.get("description") or entry.get("prompt") or ""))
+            found.setdefault(key, SkillSetting(key, about[:DESCRIPTION_CHARS], entry.get("default")))
+    return list(found.values())
 
 
 logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ LISTS = frozenset(
 )
 """Words of commands that list or report something."""
 WORDS = {
-    "proposals show": ["nothing"],
+    "bundles show": ["nothing"], "proposals show": ["nothing"],
     "cron runs": ["nothing"], "model info": ["nothing"], "plugins info": ["calculator"],
     "plugins explain": ["calculator"],
     "plugins check": ["."], "sessions search": ["word"], "sessions show": ["nothing"], "skills search": ["word"],
@@ -36,7 +36,7 @@ WORDS = {
 ONLINE = frozenset({"skills search", "skills inspect", "skills audit", "model list", "model info"})
 """Lists that ask a server."""
 FAILS_EMPTY = frozenset(
-    {"proposals show"}
+    {"proposals show", "bundles show"}
     | {"import show", "sessions show", "skills show", "plugins info", "plugins check", "cron runs", "auth status"}
 )
 """Reports on something that an empty home does not have; they end with a sentence instead."""

@@ -276,6 +276,8 @@ def _set(args: Args) -> None:
     print(f"{render_path(path)} = {MASK if secret else _flow(value)} ({file})")
     if secret:
         print(f"the value stands in plain text in {file}; `.env` or a credential is a better place", file=sys.stderr)
+    elif path[:2] == ("skills", "config"):
+        print("`hermes skills settings` shows the skill that reads it")
     elif lookup(path, schema) is OPEN:
         owner = (lookup(path[:-1], schema) or {}).get("x-owner")
         whose = f"not a key that plugin `{owner}` declares" if owner else "not ours; it is kept for plugins"

@@ -98,6 +98,34 @@ def _show_skill(args: Args) -> int:
     return EXIT_OK
 
 
+@skills_command.action("settings", "settings that skills declare, and their values", JSON)
+def _settings(args: Args) -> int:
+    from hermes_agent.skills import SkillLibrary
+    from hermes_agent.skills.library import setting_text
+    from hermes_agent.skills.skill_file import declared_settings
+
+    rows = []
+    with loaded_host() as host:
+        library = host.service(SkillLibrary)
+        values = library.setting_values()
+        for skill in library.all_skills():
+            for each in declared_settings(skill.document):
+                value, is_set = each.value(values)
+                key, text = f"skills.config.{each.key}", setting_text(value)
+                origin = "config" if is_set else "default" if value else "not set"
+                rows.append(
+                    {"key": key, "value": text, "origin": origin, "skill": skill.name, "about": each.description}
+                )
+    if args.json:
+        return print_json(rows)
+    if not rows:
+        print("No skill declares a setting.")
+        return EXIT_OK
+    print_rows([tuple(map(_safe, (r["key"], r["value"], r["origin"], r["skill"], r["about"]))) for r in rows])
+    print("`hermes config set KEY VALUE` sets one.")
+    return EXIT_OK
+
+
 @skills_command.action(
     "tap",
     "add, remove or list repositories with skills",
