@@ -22,8 +22,8 @@ from hermes_agent.host.features import BuiltinContext, FeatureServices, feature_
 ROOT = Path(hermes_agent.__file__).parent
 HOST = sorted((ROOT / "host").glob("*.py"))
 NAMED = {name.removeprefix("hermes_agent.").split(".")[0] for name in feature_modules()}
-PARTS = {"agent", "commands", "gateway", "plugins", "tools"}
-"""Packages with a feature that the host builds on: it makes the stores, the plugins' manager, the gateway."""
+PARTS = {"agent", "commands", "credentials", "gateway", "plugins", "tools"}
+"""Packages with a feature that the host builds on: stores, credentials, the plugins' manager, the gateway."""
 FEATURES = NAMED - PARTS
 DOORS = {"host/features.py", "plugins/live_tables.py", "plugins/registration.py"}
 """Registration for built-in features, for plugins, and for plugins that change upstream's tables."""

@@ -12,6 +12,8 @@ import yaml
 from peers.scripted import KEY
 from worlds import PROMPTS, Prompt, answer, make_home, power_prompt, results_seen, run, script
 
+EXAMPLES = Path(__file__).parents[1] / "plugins" / "examples"
+
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda p: p.tool + "-" + p.result)
 def test_the_prompts_of_the_guide_reach_the_tool_and_come_back(prompt: Prompt, tmp_path: Path, scripted) -> None:
@@ -232,3 +234,28 @@ def test_an_answer_that_its_limit_of_tokens_cut_fails(tmp_path: Path, scripted) 
         done = run(make_home(tmp_path, model), "-z", "tell me")
     assert (done.returncode, done.stdout) == (1, "Half an ans\n")
     assert "limit of tokens was reached" in done.stderr
+
+
+def test_a_secret_source_brings_the_key_of_the_model_and_the_doctor_says_so(tmp_path: Path, scripted) -> None:
+    prompt = power_prompt()
+    with scripted(script(prompt)) as model:
+        home = make_home(tmp_path, model)
+        (home / "plugins" / "vault").symlink_to(EXAMPLES / "secret_source")
+        config = yaml.safe_load((home / "config.yaml").read_text())
+        config["plugins"]["enabled"].append("example-secret-source")
+        config["secrets"] = {"example-file": {"enabled": True, "path": "vault.txt"}}
+        (home / "config.yaml").write_text(yaml.safe_dump(config))
+        (home / ".env").unlink()
+        (home / "vault.txt").write_text(f"OPENAI_API_KEY={KEY}\nPATH=/nowhere\n")
+
+        done = run(home, "-z", prompt.question)
+        assert (done.returncode, done.stdout) == (0, answer(prompt) + "\n"), done.stderr
+        found = json.loads(run(home, "doctor", "--json").stdout)
+        (home / "vault.txt").unlink()
+        failed = run(home, "-z", prompt.question)
+
+    rows = [row["text"] for row in found if row["subject"] == "secrets"]
+    assert rows[-1] == "source `example-file`: OPENAI_API_KEY; PATH: the variable decides how programs run"
+    assert KEY not in json.dumps(found)
+    assert failed.returncode == 1
+    assert "secret source `example-file`: nothing was fetched: [Errno 2]" in failed.stderr

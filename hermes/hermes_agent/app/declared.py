@@ -199,7 +199,7 @@ def _start(declaration: Declaration, tell: Callable[[str], None]) -> Iterator[De
     logging.getLogger().addHandler(logged)
     tell("loading the plugins")
     try:
-        host = start_host("daemon", log_level="WARNING")
+        host = start_host("daemon", log_level="WARNING", fetches=False)
     except UserError as exc:
         yield DeclaredFinding("error", "", exc.message, exc.hint)
         return

@@ -33,6 +33,7 @@ from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.core.errors import ModelError, ToolFailed, UserError
 from hermes_agent.core.messages import Message
 from hermes_agent.core.text import shorten
+from hermes_agent.credentials.secret_sources import SecretSources
 from hermes_agent.cron import JobStore
 from hermes_agent.cron.jobs import targets_of
 from hermes_agent.host import Host
@@ -290,6 +291,15 @@ def _secrets(host: Host) -> Iterator[Diagnosis]:
         yield Diagnosis("wrong", "secrets", warning)
     if not warnings:
         yield Diagnosis("ok", "secrets", "only you may read them")
+    for report in host.service(SecretSources).reports:
+        if report.error:
+            yield Diagnosis("wrong", "secrets", f"source `{report.name}`: {report.error}")
+            continue
+        left = "".join(f"; {name}: {reason}" for name, reason in report.skipped.items())
+        text = f"source `{report.name}`: {', '.join(report.applied) or 'no variable'}{left}"
+        yield Diagnosis("ok" if report.applied or not left else "note", "secrets", text)
+        for warning in report.warnings:
+            yield Diagnosis("note", "secrets", f"source `{report.name}`: {warning}")
 
 
 def terminal_findings(host: Host) -> Iterator[Diagnosis]:

@@ -12,6 +12,7 @@ from hermes_agent.config.check import keys_without_effect
 from hermes_agent.config.effective import write_effective
 from hermes_agent.config.yaml_document import ConfigFinding, config_error
 from hermes_agent.core.errors import UserError
+from hermes_agent.credentials.secret_sources import SecretSources
 from hermes_agent.host import Host
 from hermes_agent.logs.setup import LogMode, configure_logging
 from hermes_agent.models.selection import ModelSelection
@@ -24,12 +25,13 @@ from hermes_agent.workspace.task_shells import TaskShells
 logger = logging.getLogger(__name__)
 
 
-def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> Host:
+def start_host(mode: LogMode = "terminal", *, log_level: str | None = None, fetches: bool = True) -> Host:
     """Return a host with its plugins loaded.
 
     Args:
         mode: where the log goes, and whether the process is a daemon.
         log_level: None takes the level of the config.
+        fetches: whether secret sources are asked; the check of a declared host has no network.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -43,6 +45,8 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
     import_hook.install()
     watch_threads(lambda: host.plugins.suspects, host.account.fault)
     host.load_plugins()
+    if fetches:
+        host.service(SecretSources).fetch()
     for sentence in (*_sandbox_warning(host.config), *start_warnings(host), *unpriced_models(host)):
         logger.warning("%s", sentence)
     return host
@@ -56,14 +60,15 @@ def _sandbox_warning(config: Config) -> list[str]:
 
 
 def start_warnings(host: Host) -> list[str]:
-    """Return a sentence for each setting without effect, for the log and for users.
+    """Return a sentence for each setting without effect and each secret source that failed.
 
     The loader of plugins warns of unknown names in `plugins.enabled`.
     """
     found = [finding for finding in _log_without_effect(host.config) if finding.level == "warning"]
     names = [finding for finding in find_unknown_names(host) if not finding.key_path.startswith("plugins.enabled")]
     hooks = host.service(ShellHookLoader).hints()
-    return [*_network(host), *hooks, *(str(finding) for finding in (*found, *names))]
+    sources = host.service(SecretSources).failures()
+    return [*sources, *_network(host), *hooks, *(str(finding) for finding in (*found, *names))]
 
 
 def _network(host: Host) -> list[str]:

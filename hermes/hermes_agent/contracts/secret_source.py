@@ -1,8 +1,8 @@
 """Secret source: a store from which secrets are fetched at the start.
 
 A source has the settings `secrets.<name>`; `secrets.sources` sets the order of sources. A mapped source returns the
-names that its settings list; a bulk source returns all that it has. Published plugins register such sources. This
-release lists them and fetches nothing from them (`Kind.is_used`). Source: plugin contract §8.11, §11.2.
+names that its settings list; a bulk source returns all that it has. `credentials.secret_sources` fetches from the
+enabled ones after the plugins are loaded. Source: plugin contract §8.11, §11.2; contract of 0.23 §9.6.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-SECRET_SOURCE = Kind("secret_source", "register_secret_source", "secret source")
+SECRET_SOURCE = Kind("secret_source", "register_secret_source", "secret source", is_used=True)
 
 API_VERSION = 1
 SHAPES = ("mapped", "bulk")
@@ -71,6 +71,13 @@ class FetchResult:
         """Whether the fetch succeeded."""
         return self.error is None
 
+    @classmethod
+    def fail(cls, error: Any, error_kind: Any = None, **fields: Any) -> FetchResult:
+        """Return a failed result, from text and kind in either order."""
+        if isinstance(error, ErrorKind) and not isinstance(error_kind, ErrorKind):
+            error, error_kind = error_kind or error.value, error
+        return cls(error=str(error), error_kind=error_kind, **fields)
+
 
 class SecretSource(abc.ABC):
     """A store of secrets."""
@@ -108,6 +115,14 @@ class SecretSource(abc.ABC):
     def fetch_timeout_seconds(self, cfg: dict[str, Any]) -> float:
         """Return the time limit of a fetch, in seconds."""
         return 120.0
+
+    def token_env(self, cfg: dict[str, Any]) -> str:
+        """Return the variable of its own credential (`token_env` in its settings); no source may set it."""
+        return str(cfg.get("token_env") or "") if isinstance(cfg, Mapping) else ""
+
+    def remediation(self, kind: ErrorKind | None, cfg: dict[str, Any]) -> str:
+        """Return what the user can do after a failure of this kind, or ""."""
+        return ""
 
     def config_schema(self) -> dict[str, Any]:
         """Return its settings by name, each with `description` and `default`."""

@@ -6,6 +6,7 @@ The first place that has the name counts:
 2. the files `env-*` there: lines `NAME=value`
 3. the environment of the process
 4. `$HERMES_HOME/.env`
+5. what secret sources returned (`secret_sources`); a source that overrides comes before all other places
 
 A name with an empty value counts as missing. Files are read again when they change, so a rotated key is effective
 without a restart.
@@ -16,8 +17,9 @@ from __future__ import annotations
 import logging
 import re
 import stat
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from pathlib import Path
+from typing import NamedTuple
 
 from hermes_agent.config.dotenv import read_env_file
 from hermes_agent.core.secrecy import find_secrets, is_public_value, name_kind
@@ -27,6 +29,14 @@ logger = logging.getLogger(__name__)
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _State = FileStamp | None
+
+
+class FetchedValue(NamedTuple):
+    """A value of a secret source."""
+
+    value: str
+    source: str
+    """Name of the source."""
 
 
 class Credentials:
@@ -41,6 +51,8 @@ class Credentials:
         self._dotenv = home / ".env"
         self._environ = environ
         self._exported: dict[str, str] = {}
+        self._first: dict[str, FetchedValue] = {}
+        self._last: dict[str, FetchedValue] = {}
         self._parsed: dict[Path, tuple[_State, dict[str, str]]] = {}
 
     def get(self, name: str) -> str | None:
@@ -50,27 +62,69 @@ class Credentials:
             ValueError: `name` is no name of a file or variable (`../x`, `a/b`, empty).
         """
         _check(name)
+        if found := self._first.get(name):
+            return found.value
+        if value := self.get_own(name):
+            return value
+        found = self._last.get(name)
+        return found.value if found else None
+
+    def get_own(self, name: str) -> str | None:
+        """Return the value of `name` without those of secret sources, or None.
+
+        Raises:
+            ValueError: as `get`.
+        """
+        _check(name)
         for values in self._places(name):
             if value := values.get(name):
                 return value
         return None
 
-    def export(self, environ: MutableMapping[str, str]) -> tuple[str, ...]:
-        """Add to `environ` the values of the other places, for code that reads variables.
+    def set_fetched(
+        self, first: Mapping[str, FetchedValue], last: Mapping[str, FetchedValue], *, keep_of: Collection[str] = ()
+    ) -> None:
+        """Replace the values of secret sources.
+
+        Args:
+            first: values above all other places, by name.
+            last: values below all other places.
+            keep_of: the earlier values of these sources stay, where no other source has the name.
+        """
+        fresh = first.keys() | last.keys()
+
+        def kept(values: Mapping[str, FetchedValue]) -> dict[str, FetchedValue]:
+            return {name: each for name, each in values.items() if each.source in keep_of and name not in fresh}
+
+        self._first, self._last = kept(self._first) | dict(first), kept(self._last) | dict(last)
+
+    def export(self, environ: MutableMapping[str, str] | None = None) -> tuple[str, ...]:
+        """Add the values of the other places to `environ`, for code that reads variables.
+
+        A value of an earlier export follows its place: it changes with it, and goes with it.
 
         `/proc/PID/environ`, which other processes see, does not change.
 
         Returns:
         The names that were added, sorted. Credential files without the name of a variable are left out.
         """
-        found: dict[str, str] = {}
+        environ = self._environ if environ is None else environ
+        found = {name: each.value for name, each in self._last.items()}
         for values in (self._env_file(self._dotenv), *reversed(list(self._credential_values()))):
             found.update({name: value for name, value in values.items() if value})
-        fresh = {
+        above = {name: each.value for name, each in self._first.items()}
+        exported = self._exported if environ is self._environ else {}
+        fresh = above | {
             name: value
             for name, value in found.items()
-            if not environ.get(name) and _VARIABLE.fullmatch(name) and "\0" not in value
+            if name not in above
+            and environ.get(name) in (None, "", exported.get(name))
+            and _VARIABLE.fullmatch(name)
+            and "\0" not in value
         }
+        for name in exported.keys() - found.keys() - above.keys():
+            if environ.get(name) == exported[name]:
+                del environ[name]
         environ.update(fresh)
         if environ is self._environ:
             self._exported |= fresh
@@ -81,21 +135,22 @@ class Credentials:
 
         In `.env`, `env-*` files and the environment, the declaration of a variable, its name or the form of its value
         decides (`core.secrecy`); the form does not count in the environment of the process, which others set as well. A
-        file of the credentials directory is a secret, unless a declaration, or both its name and its value, say
-        otherwise.
+        file of the credentials directory and a value of a secret source are secrets, unless a declaration, or both name
+        and value, say otherwise.
 
         Args:
             declared: by variable, whether a plugin or the config declares it a secret.
         """
         declarations = declared or {}
         alone, *env_files = self._credential_values()
+        fetched = {name: each.value for name, each in (*self._last.items(), *self._first.items())}
         found = [
             secret
             for values in (self._env_file(self._dotenv), *env_files)
             for name, value in values.items()
             for secret in find_secrets(name, value, declared=declarations.get(name))
         ]
-        for name, value in alone.items():
+        for name, value in (*alone.items(), *fetched.items()):
             found += find_secrets(
                 name,
                 value,
