@@ -158,12 +158,23 @@ class TerminalScreen:
 
     def normal(self, **more: str) -> str:
         """Return scrollback and screen with names for what differs from run to run."""
-        text = self.text()
-        for value, name in more.items():
-            text = text.replace(name, value)
-        for pattern, name in FIELDS:
-            text = pattern.sub(name, text)
-        return text + "\n"
+        return normal(self.text(), **more) + "\n"
+
+    def view_of_menu(self) -> str:
+        """Return the open menu, or ""; with names for what differs from run to run."""
+        rows = self.visible_rows()
+        end = next((number for number, row in enumerate(rows) if "Enter choose" in row), None)
+        if end is None:
+            return ""
+        begin = max((number for number, row in enumerate(rows[:end]) if not row), default=-1)
+        return normal("\n".join(rows[begin + 1 : end + 1])) + "\n"
+
+    def view(self, last: str) -> str:
+        """Return the visible rows from the last message of the user to the row with a text, as `normal`."""
+        rows = self.visible_rows()
+        end = max(number for number, row in enumerate(rows) if last in row)
+        begin = max((number for number, row in enumerate(rows[:end]) if row.startswith(PROMPT)), default=0)
+        return normal("\n".join(rows[begin : end + 1])) + "\n"
 
     def _read(self, timeout_s: float = 0.2) -> str | None:
         try:
@@ -187,6 +198,15 @@ class TerminalScreen:
         return "\n".join(
             json.dumps(each) for each in (head, *([round(at, 3), kind, text] for at, kind, text in self.recording))
         )
+
+
+def normal(text: str, **more: str) -> str:
+    """Return a text with names for what differs from run to run."""
+    for value, name in more.items():
+        text = text.replace(name, value)
+    for pattern, name in FIELDS:
+        text = pattern.sub(name, text)
+    return text
 
 
 def check_screen(name: str, shown: str) -> None:

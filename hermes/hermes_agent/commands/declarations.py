@@ -99,6 +99,13 @@ DECLARATIONS: tuple[SlashCommand, ...] = (
     ),
     _between_turns("edit", description="Take the last question back into the input", where=TERMINAL),
     _during_turn("cost", description="Show what this session and today cost, by model", where=TERMINAL),
+    _during_turn(
+        "copy",
+        description="Copy the last answer to the clipboard, or a code block of it",
+        args_hint="[code [NUMBER]]",
+        where=TERMINAL,
+        values=("code",),
+    ),
     _between_turns("save", description="Write this session into a Markdown file", args_hint="[FILE]", where=TERMINAL),
     _between_turns(
         "export",

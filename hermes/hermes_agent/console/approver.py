@@ -23,7 +23,7 @@ _OTHER = "\0other"
 
 _OPTIONS = {
     "once": MenuOption("Allow once", "once", "o"),
-    "session": MenuOption("Allow for this session", "session", "s", "the same kind of action is not asked about again"),
+    "session": MenuOption("Allow for this session", "session", "s"),
     "always": MenuOption("Always allow", "always", "a", "stored in the config"),
     "deny": MenuOption("Deny", "deny", "d"),
 }
@@ -41,6 +41,8 @@ class MenuApprover:
     async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
         """Return the user's decision; a cancelled menu denies."""
         options = [*(_OPTIONS[answer] for answer in request.answers), _REASON]
+        if request.covers:
+            options = [o._replace(details=f"covers {request.covers}") if o.value == "session" else o for o in options]
         self._view.waits_for = "Waiting for your approval"
         try:
             chosen = await self._screen.choose(Menu(self._title(request), options))
@@ -88,7 +90,7 @@ class MenuApprover:
             lines += wrap([Piece(_detail_style(request.tool, number, each), each)], width, line("    "))
         if len(details) > MAX_DETAIL_LINES:
             lines.append(line(f"    … {len(details) - MAX_DETAIL_LINES} more lines", "dim"))
-        if hosts := hosts_in(request.detail):
+        if hosts := [host for host in hosts_in(request.detail) if host not in request.summary]:
             shown = ", ".join(hosts[:MAX_HOSTS]) + (
                 f" and {len(hosts) - MAX_HOSTS} more" if len(hosts) > MAX_HOSTS else ""
             )

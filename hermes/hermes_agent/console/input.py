@@ -12,6 +12,7 @@ import secrets
 import shlex
 import signal
 import threading
+import urllib.parse
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -141,11 +142,18 @@ def dropped_files(text: str, directory: Path) -> list[Path]:
         words = shlex.split(text)
     except ValueError:
         return []
-    paths = [directory / Path(word.removeprefix("file://")).expanduser() for word in words]
+    paths = [directory / _path_of(word) for word in words]
     try:
         return paths if all(path.is_file() for path in paths) else []
     except OSError:
         return []
+
+
+def _path_of(word: str) -> Path:
+    """Return the path of a word: a path, or the URL of a file on this machine."""
+    if word.startswith("file://"):
+        return Path(urllib.parse.unquote("/" + word.removeprefix("file://").partition("/")[2]))
+    return Path(word).expanduser()
 
 
 def mention_of(path: Path, directory: Path) -> str:

@@ -138,7 +138,9 @@ class InputKeys:
 
     def _paste(self, event: KeyPressEvent) -> None:
         if event.data:
-            event.current_buffer.insert_text(self._screen.on_paste(event.data))
+            text, before = self._screen.on_paste(event.data), event.current_buffer.document.char_before_cursor
+            is_mention = text != event.data and text.startswith("@")  # it begins a word
+            event.current_buffer.insert_text(f" {text}" if is_mention and before.strip() else text)
         else:  # some terminals paste nothing when the clipboard has an image
             self._paste_image(event)
 

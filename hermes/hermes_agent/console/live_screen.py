@@ -145,10 +145,19 @@ class LiveScreen:
             self._output.write_raw("\x1b[H\x1b[2J")
             self._redraw()
 
+    def write_escape(self, sequence: str) -> bool:
+        """Write an escape sequence that shows nothing."""
+        with self._output.frame():
+            self._output.write_raw(sequence)
+        return True
+
     async def choose(self, menu: Menu) -> MenuAnswer | None:
         """Show a menu and return the answer."""
         self._menu_answer = asyncio.get_running_loop().create_future()
         self.menu, self.has_menu_focus = menu, not self.buffer.text
+        if len(menu.lines(self.width - 1)) > self._menu_room():  # all of it can be read above
+            self._pending += menu.title[:-1]
+            menu.title = menu.title[-1:]
         self.draw()
         try:
             return await self._menu_answer
@@ -385,7 +394,8 @@ class LiveScreen:
         return [("class:prompt", PROMPT if not number and not wrapped else " " * get_cwidth(PROMPT))]
 
     def _live_rows(self) -> list[Line]:
-        room = max(self.rows - 8, 3)
+        others = len(self._menu_rows()) + len(self._completion_rows()) + len(self._queue_rows()) + len(self._background)
+        room = max(self.rows - 8 - others, 1)
         return [crop(each, self.width - 1) for each in self._live[-room:]] or [()]
 
     def _queue_rows(self) -> list[Line]:
@@ -400,10 +410,14 @@ class LiveScreen:
     def _menu_rows(self) -> list[Line]:
         if self.menu is None:
             return []
-        rows = self.menu.lines(self.width - 1)
+        rows = self.menu.lines(self.width - 1)[-self._menu_room() :]
         if not self.has_menu_focus:
             rows[-1] = line("Tab answers the question; you are typing a message", "alert")
         return rows
+
+    def _menu_room(self) -> int:
+        """Return the rows that a menu may have: what does not fit into the terminal would hide all of it."""
+        return max(self.rows - 4 - len(self._queue_rows()) - len(self._background), 3)
 
     def _completion_rows(self) -> list[Line]:
         state = self.buffer.complete_state

@@ -180,5 +180,23 @@ class BlockSplitter:
         return Block(kind, text, has_gap and bool(self._previous), indent)
 
 
+class CodeBlock(NamedTuple):
+    """A code block of an answer."""
+
+    language: str
+    text: str
+
+
+def code_blocks(text: str) -> list[CodeBlock]:
+    """Return the code blocks of Markdown, in order."""
+    splitter, found = BlockSplitter(), list[CodeBlock]()
+    for block in (*splitter.feed(text), *splitter.finish()):
+        if block.kind == "code_start":
+            found.append(CodeBlock(block.text, ""))
+        elif block.kind == "code":
+            found[-1] = found[-1]._replace(text=f"{found[-1].text}{block.text}\n")
+    return found
+
+
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip(" "))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hermes_agent.console.styled import Line, Piece, crop, fit, line, width_of
+from hermes_agent.console.styled import Line, Piece, crop, fit, line, width_of, wrap
 
 VISIBLE_OPTIONS = 10
 
@@ -101,8 +101,12 @@ class Menu:
         first = max(0, min(self.cursor - VISIBLE_OPTIONS // 2, len(found) - VISIBLE_OPTIONS))
         shown = found[first : first + VISIBLE_OPTIONS]
         labels = max((width_of(option.label) for option in shown), default=0)
+        is_stacked = not self.has_search and any(labels + width_of(o.details) + 8 > width for o in shown if o.details)
         for number, option in enumerate(shown, first):
-            lines.append(self._row(option, number, min(labels, max(width // 2, 12)), width))
+            row = option._replace(details="") if is_stacked else option
+            lines.append(self._row(row, number, min(labels, max(width // 2, 12)), width))
+            if is_stacked and option.details:  # below the label, rather than cut
+                lines += wrap([Piece("dim", option.details)], width, line(" " * 6))
         if len(found) > VISIBLE_OPTIONS:
             lines.append(line(f"  {self.cursor + 1} of {len(found)}", "dim"))
         keys = "↑↓ move · Enter choose · Esc cancel"

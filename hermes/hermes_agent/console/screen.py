@@ -115,6 +115,10 @@ class Screen(Protocol):
         """Clear what is shown."""
         ...
 
+    def write_escape(self, sequence: str) -> bool:
+        """Write an escape sequence that shows nothing; return False where there is no terminal for it."""
+        ...
+
     async def choose(self, menu: Menu) -> MenuAnswer | None:
         """Return the answer of the user, or None when the menu was cancelled."""
         ...
@@ -208,6 +212,14 @@ class PlainScreen:
         """Clear the terminal's screen, where there is one."""
         if self._out.isatty() and os.environ.get("TERM") not in ("dumb", None):
             self._out.write("\x1b[H\x1b[2J")
+
+    def write_escape(self, sequence: str) -> bool:
+        """Write an escape sequence, where there is a terminal that knows some."""
+        if not self._out.isatty() or os.environ.get("TERM") in ("dumb", None):
+            return False
+        self._out.write(sequence)
+        self._out.flush()
+        return True
 
     async def choose(self, menu: Menu) -> MenuAnswer | None:
         """Ask by numbers and letters."""

@@ -12,7 +12,9 @@ from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.personalities import known_personalities
 from hermes_agent.agent.session_commands import find_session, set_title
 from hermes_agent.commands import CommandTable, HelpRow
+from hermes_agent.console.clipboard import copy_by_program, copy_sequence
 from hermes_agent.console.dependencies import ConsoleDeps
+from hermes_agent.console.markdown_blocks import CodeBlock, code_blocks
 from hermes_agent.console.menus import Menu, MenuOption
 from hermes_agent.console.overview import context_lines, cost_text
 from hermes_agent.console.screen import Screen
@@ -104,6 +106,7 @@ class ConsoleCommands:
             "edit": self._edit,
             "context": self._context,
             "cost": self._cost,
+            "copy": self._copy,
             "save": self._export,
             "export": self._export,
             "theme": self._theme,
@@ -271,6 +274,46 @@ class ConsoleCommands:
 
         await agent.bridge.run(write)
         return f"Written: {path}"
+
+    async def _copy(self, arguments: str) -> str:
+        messages = await self._console.agent.call_transcript("messages", self._conversation.session_id)
+        answers = (message.text for message in reversed(messages) if message.role == "assistant")
+        answer = next((text for text in answers if text.strip()), "")
+        if not answer:
+            return "There is no answer to copy yet."
+        what, text = "the answer", answer
+        if arguments.strip():
+            what, text = "the code block", await self._pick_code(arguments.split(), code_blocks(answer))
+        if not text:
+            return ""
+        if by := await self._console.agent.bridge.run(copy_by_program, text):
+            way = f"by {by}"
+        if by in ("", "tmux") and (sequence := copy_sequence(text)) and self._console.screen.write_escape(sequence):
+            way = f"{way} and the terminal" if by else "by the terminal, if it knows OSC 52"
+        elif not by:
+            raise UserError("the text cannot be copied here", hint="/save FILE writes the session into a file.")
+        count = text.rstrip("\n").count("\n") + 1
+        return f"Copied {what}, {count:,} line{'s' if count != 1 else ''}, {way}."
+
+    async def _pick_code(self, words: list[str], blocks: list[CodeBlock]) -> str:
+        """Return the code block that the words of `/copy` name; "" for none. Of several the user picks one."""
+        if words[0].lower() != "code" or len(words) > 2 or (len(words) == 2 and not words[1].isdecimal()):
+            raise UserError(f"/copy {' '.join(words)}: there is no such text", hint="/copy, /copy code, /copy code 2")
+        if not blocks:
+            raise UserError("the last answer has no code block", hint="/copy copies all of it.")
+        if len(words) == 2:
+            number = int(words[1])
+            if not 0 < number <= len(blocks):
+                raise UserError(f"there is no code block {number}", hint=f"The last answer has {len(blocks)}.")
+            return blocks[number - 1].text
+        if len(blocks) == 1:
+            return blocks[0].text
+        options = [
+            MenuOption(printable(block.text.strip().partition("\n")[0]) or "(empty)", str(i), details=block.language)
+            for i, block in enumerate(blocks)
+        ]
+        chosen = await self._console.screen.choose(Menu([line("Copy a code block", "strong")], options))
+        return "" if chosen is None else blocks[int(chosen.value)].text
 
     # -- model -------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,8 @@ class ApprovalRequest:
     """Whether the user decides each time, regardless of `approvals.mode`, `cron_mode` and previous answers."""
     also: tuple[str, ...] = ()
     """Additional rules with answers that cover this question, such as those of parent folders."""
+    covers: str = ""
+    """What an answer `session` covers, for the user: `this host`."""
 
     @property
     def is_lasting(self) -> bool:

@@ -108,8 +108,9 @@ class ToolDestinations:
         return list(found.values())
 
     def _request(self, entry: ToolEntry, named: str, place: tuple[str, int], address: str) -> ApprovalRequest:
-        key, what = f"network:{place[0]}:{place[1]}", f"let {entry.name} reach {named}"
-        return ApprovalRequest(entry.name, what, address[:400], key, keep=partial(self._tables.allow_always, named))
+        key, what = f"network:{place[0]}:{place[1]}", f"reach {named}"
+        keep = partial(self._tables.allow_always, named)
+        return ApprovalRequest(entry.name, what, address[:400], key, keep=keep, covers="this host")
 
     def log_destinations(self, entry: ToolEntry, arguments: Mapping[str, Any], session: str, verdict: str) -> None:
         """Write the destinations of a call into the log."""

@@ -230,15 +230,15 @@ class PatchTool:
             return None
         diff = self._diff(plan)
         where = "; ".join(dict.fromkeys(concern.where for concern in concerns.values()))
-        rule = ":".join(sorted(concerns))
-        if any(concern.sensitive for concern in concerns.values()):
+        rule, steers = ":".join(sorted(concerns)), any(concern.sensitive for concern in concerns.values())
+        if steers:
             rule += f":{hashlib.sha256(diff.encode()).hexdigest()}"
         cut = "\n…" if len(diff) > SHOWN_CHARS else ""
         targets = "\n".join(printable(target) for target in concerns)
         own = any(concern.own for concern in concerns.values())
         shown = f"{targets}\n{printable(diff[:SHOWN_CHARS])}{cut}"
-        asked = ApprovalRequest("patch", f"change files {where}", shown, f"patch:{rule}", mandatory=own)
-        steers = any(concern.sensitive for concern in concerns.values())
+        covers = "this change" if steers else "these files"
+        asked = ApprovalRequest("patch", f"change files {where}", shown, f"patch:{rule}", mandatory=own, covers=covers)
         return asked if steers else tool_context.widen_to_folder(self.context, asked, list(concerns))
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:

@@ -199,6 +199,7 @@ class TerminalTool:
             smart=smart,
             once=review.once,
             mandatory=plan.is_leaving or review.mandatory,
+            covers="commands with the same danger" if named else "this command in this directory",
         )
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:

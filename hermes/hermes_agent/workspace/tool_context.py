@@ -368,6 +368,9 @@ def folder_answer(places: PathRules, folder: str) -> FolderAnswer | None:
     return FolderAnswer(_rule(folder), tuple(map(_rule, above[1:])))
 
 
+THIS_FOLDER = "this folder"
+
+
 def folder_request(context: ToolContext, folder: str, what: FolderAnswer, command: str) -> ApprovalRequest:
     """Return the approval request for commands that write in a folder."""
     return ApprovalRequest(
@@ -377,6 +380,7 @@ def folder_request(context: ToolContext, folder: str, what: FolderAnswer, comman
         what.rule,
         keep=partial(context.rules.allow_writing, folder),
         also=what.also,
+        covers=THIS_FOLDER,
     )
 
 
@@ -393,7 +397,7 @@ def widen_to_folder(context: ToolContext, asked: ApprovalRequest, targets: Seque
         return asked
     summary = f"{asked.summary}, in the folder {printable(folder)}"
     keep = partial(context.rules.allow_writing, folder)
-    return replace(asked, summary=summary, rule_key=what.rule, also=what.also, keep=keep)
+    return replace(asked, summary=summary, rule_key=what.rule, also=what.also, keep=keep, covers=THIS_FOLDER)
 
 
 def _rule(folder: str) -> str:

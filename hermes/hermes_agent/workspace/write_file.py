@@ -66,7 +66,10 @@ class WriteFileTool:
         if concern.sensitive:
             rule += f":{hashlib.sha256(text.encode()).hexdigest()}"
         detail = f"{printable(target)}\n{self._preview(target, text)}"
-        asked = ApprovalRequest("write_file", f"write a file {concern.where}", detail, rule, mandatory=concern.own)
+        covers = "this file with this content" if concern.sensitive else "this file"
+        asked = ApprovalRequest(
+            "write_file", f"write a file {concern.where}", detail, rule, mandatory=concern.own, covers=covers
+        )
         return asked if concern.sensitive else tool_context.widen_to_folder(self.context, asked, [target])
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:

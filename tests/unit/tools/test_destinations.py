@@ -105,7 +105,7 @@ def test_with_ask_the_user_is_asked_about_the_host(tmp_path: Path, caplog: pytes
     for url in ("https://other.example/a", "https://other.example/b", "https://good.example/", "about:blank"):
         assert place.call(url=url).status != "blocked"
     (asked,) = place.person.asked
-    assert asked.summary == "let browser_navigate reach other.example" and asked.detail == "https://other.example/a"
+    assert asked.summary == "reach other.example" and asked.detail == "https://other.example/a"
     place.person.answer = Refusal("nobody is there")
     assert place.call(url="https://third.example/").status == "blocked"
     lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("network: ")]

@@ -244,6 +244,7 @@ class ConnectionPolicy:
             f"{named}\nfor {work.what or work.tool}",
             f"network:{host}:{port}",
             keep=partial(self._tables.allow_always, named),
+            covers="this host",
         )
         try:
             decided = scope.approvals.decide(request, turn_id=scope.turn_id, cancelled=scope.cancelled)
