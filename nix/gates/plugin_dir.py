@@ -43,7 +43,7 @@ def usable_manifest(plugin: Path) -> PluginManifest:
     # A manifest without a name takes that of the folder, which says nothing in the store.
     if STORE_NAME.fullmatch(manifest.name):
         raise Refused(f"{OPTION}: {file} has no `name`\nhint: write `name: my-plugin` into the manifest.")
-    if not (plugin / "__init__.py").is_file():
+    if not (manifest.portable or (plugin / "__init__.py").is_file()):
         raise Refused(f"{OPTION}: {plugin} has no __init__.py at its root\nhint: it defines `register(ctx)`.")
     return manifest
 

@@ -138,6 +138,8 @@ class ToolEntry:
 
 
 SKILL = Kind("skill", "register_skill", "skill")
+MCP_SERVER = Kind("mcp_server", "", "MCP server", is_used=True)
+"""An MCP server of a portable package."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,9 +111,12 @@ class Host:
         self.tools = ToolRegistry()
         self.tools.checks.bounded = self.bridge.run_with_limit
         self.tools.on_fault(self.account.fault)
-        self.toolsets = Toolsets(self.tools, partial(ToolsetChoice.of, self.get), lambda: self.get("mcp_servers") or ())
         self.commands = CommandTable()
         self.extensions = ExtensionStores(self.bridge, lambda: home, lambda: str(self.get("display.language") or ""))
+        servers = self.extensions.mcp_blocks
+        self.toolsets = Toolsets(
+            self.tools, partial(ToolsetChoice.of, self.get), lambda: servers(self.get("mcp_servers"))
+        )
         self.references = ContextReferences(self.extensions.context_references, self.bridge)
         self.patterns = CommandPatterns()
         stores = PluginStores()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.tool import Registrar
@@ -48,10 +48,24 @@ class McpServerStatus(NamedTuple):
     error: str
 
 
+class McpServerSource(Protocol):
+    """The MCP servers that plugins add to those of the config."""
+
+    @property
+    def mcp_listeners(self) -> list[Callable[[], object]]:
+        """Functions that are called in a worker after the servers of plugins changed."""
+        ...
+
+    def mcp_blocks(self, config: Mapping[str, Any] | None, /) -> Mapping[str, Any]:
+        """Return the blocks of all servers by name; those of the config win."""
+        ...
+
+
 class McpServers:
     """The servers of a host.
 
     Args:
+        blocks: returns the blocks of all servers for those of the config.
         get: returns the present value of a config key.
         sample: sends a model request of a server.
         tables: the operator's lists of hosts.
@@ -60,6 +74,7 @@ class McpServers:
     def __init__(
         self,
         get: Callable[[str], Any],
+        blocks: Callable[[Mapping[str, Any] | None], Mapping[str, Any]],
         registry: ToolRegistry,
         bridge: Bridge,
         home: Path,
@@ -67,6 +82,7 @@ class McpServers:
         tables: HostTables,
     ) -> None:
         self._get = get
+        self._blocks = blocks
         self._registry = registry
         self._bridge = bridge
         self._home = home
@@ -83,8 +99,8 @@ class McpServers:
 
     @property
     def settings(self) -> dict[str, McpServerSettings]:
-        """What the config says now."""
-        return servers_of(self._get("mcp_servers"))
+        """What the config and portable packages say now."""
+        return servers_of(self._blocks(self._get("mcp_servers")))
 
     def _selected(self) -> dict[str, McpServerSettings]:
         return {n: each for n, each in self.settings.items() if (n == self._only if self._only else each.enabled)}
@@ -281,6 +297,7 @@ class McpDeps(NamedTuple):
     """Services of the MCP servers."""
 
     bridge: Bridge
+    extensions: McpServerSource
     get: Callable[[str], Any]
     home: Path
     network: HostTables
@@ -297,7 +314,8 @@ class McpServices(NamedTuple):
 
 def register(ctx: Registrar, deps: McpDeps) -> McpServices:
     """Register `/reload-mcp` and return the servers, which connect after `McpServers.start`."""
-    servers = McpServers(deps.get, deps.tools, deps.bridge, deps.home, partial(deps.side_request, "mcp"), deps.network)
+    blocks, sample = deps.extensions.mcp_blocks, partial(deps.side_request, "mcp")
+    servers = McpServers(deps.get, blocks, deps.tools, deps.bridge, deps.home, sample, deps.network)
 
     def apply_config() -> None:
         if deps.get("mcp.auto_reload_on_config_change"):
@@ -312,6 +330,7 @@ def register(ctx: Registrar, deps: McpDeps) -> McpServices:
         )
     )
     ctx.on_reload(apply_config)
+    deps.extensions.mcp_listeners.append(servers.reload)
     ctx.on_close(servers.aclose)
     return McpServices(servers)
 

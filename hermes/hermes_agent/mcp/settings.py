@@ -21,6 +21,8 @@ class McpServerSettings(NamedTuple):
     """The settings of one MCP server; times are in seconds, and 0 stands for no limit."""
 
     name: str
+    plugin: str = ""
+    """Key of the portable package with the server; empty for a server of the config."""
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = _NOTHING
@@ -64,6 +66,7 @@ class McpServerSettings(NamedTuple):
                 "parallel": "supports_parallel_tool_calls",
             },
             name=name,
+            plugin=str(values.get("plugin") or ""),
             args=tuple(map(str, values.get("args") or ())),
             env={k: _text(v) for k, v in (values.get("env") or {}).items()},
             headers={k: str(v) for k, v in (values.get("headers") or {}).items()},
@@ -98,6 +101,8 @@ class McpServerSettings(NamedTuple):
         key = f"mcp_servers.{self.name}"
         if bool(self.command) == bool(self.url):
             return f"{key} has {'both' if self.url else 'neither'} `command` and `url`: set one of them"
+        if self.plugin:  # its texts are not expanded
+            return ""
         texts = (self.command, *self.args, *self.env.values(), self.url, *self.headers.values())
         unset = [name for text in texts for name in variables(text)]
         return f"{key} needs {', '.join(dict.fromkeys(unset))}, which is not set: put it into .env" if unset else ""

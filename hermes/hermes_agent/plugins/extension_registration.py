@@ -1,6 +1,6 @@
-"""Registration of transports, platform handlers, references, blueprints and locales.
+"""Registration of transports, platform handlers, references, blueprints, locales and portable packages.
 
-The methods of the context document arguments and errors. Source: plugin contract of 0.23 §6.2, §9.1, §9.3, §9.4.
+The methods of the context document arguments and errors. Source: plugin contract of 0.23 §6.2, §9.1, §9.3, §9.4, §12.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.context_reference import ContextReferenceProvider
+from hermes_agent.contracts.tool import MCP_SERVER, SKILL
+from hermes_agent.core.registry import Conflict
 from hermes_agent.plugins.blueprints import UnusableBlueprint, make_blueprint
 from hermes_agent.plugins.extension_stores import PlatformHandler
 from hermes_agent.plugins.handles import PluginRegistration
 from hermes_agent.plugins.locales import SURFACES, LocaleLayer, language_id, locale_files, read_texts
-from hermes_agent.plugins.registration import Registration
+from hermes_agent.plugins.plugin_data import FOLDER, state_namespace
+from hermes_agent.plugins.registration import Registration, add_once
 from hermes_agent.policy.approval_transport import TransportRequest, make_transport
 
 logger = logging.getLogger(__name__)
@@ -164,3 +167,44 @@ def register_declared_locales(by: Registration) -> None:
             *(by.name, lang, folder / f"{lang}.yaml"),
             extra={"plugin": by.key},
         )
+
+
+def register_package(by: Registration) -> None:
+    """Register the skills and the MCP servers of a portable package; what cannot be used is noted."""
+    from hermes_agent.plugins.portable import InvalidPackage, read_content, read_package, server_options
+
+    manifest, services = by.manifest, by.services
+    data = services.home / FOLDER / state_namespace(by.key)
+    try:
+        options = server_options(read_package(f"{manifest.path}/plugin.json"))
+    except InvalidPackage:  # it was removed since it was found
+        options = {}
+    content = read_content(Path(manifest.path), data)
+    for problem in content.problems:
+        logger.warning("Plugin '%s': %s", by.name, problem, extra={"plugin": by.key})
+        by.note(problem)
+    for skill in content.skills:
+        try:
+            entry = services.plugin_skills.register(
+                skill.name, skill.file, plugin=manifest.skill_namespace, owner=by.key, description=skill.description
+            )
+        except Conflict as exc:
+            by.refused(SKILL.label, exc.name, exc.owner)
+            continue
+        add_once(by.record.skills_registered, entry.qualified)
+    configured = services.config.values.get("mcp_servers") or {}
+    if content.servers:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for server in content.servers:
+        owner = services.extensions.mcp_servers.owner(server.name)
+        if server.name in configured:
+            by.note(f"its MCP server `{server.name}` is not used: mcp_servers of the config has one of that name")
+            logger.warning("Plugin '%s': MCP server `%s` is that of the config", by.name, server.name)
+            continue
+        if owner is not None:
+            by.refused(MCP_SERVER.label, server.name, owner)
+            continue
+        services.extensions.mcp_servers.add(server.name, {**server.block, "plugin": by.key}, owner=by.key)
+        by.registered(MCP_SERVER, server.name)
+    if wanted := sorted(name for name, given in options.items() if given.get("trust") == "full"):
+        by.note(f"it asks for full trust in {', '.join(wanted)}: results of MCP servers are always untrusted text")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,13 +22,13 @@ class PlatformHandler(NamedTuple):
 class ExtensionStores(StoreGroup):
     """Registries of the extensions of the contract of 0.23, and the event bus.
 
-    They hold prompt sections, context references, approval transports, automation blueprints, platform handlers and
-    locales.
+    They hold prompt sections, context references, approval transports, automation blueprints, platform handlers,
+    locales, and MCP servers of portable packages.
     """
 
     _parts = (
         *("prompt_sections", "context_references", "approval_transports", "blueprints", "platform_handlers"),
-        "locales",
+        *("locales", "mcp_servers"),
     )
 
     def handlers_for(self, platform: str) -> list[tuple[str, Any]]:
@@ -48,8 +48,29 @@ class ExtensionStores(StoreGroup):
         """Handlers by platform."""
         self.locales: ListenerStore[LocaleLayer] = ListenerStore()
         """Texts of plugins, by `language/surface`."""
+        self.mcp_servers: Registry[Mapping[str, Any]] = Registry("MCP server")
+        """Blocks of the MCP servers of portable packages, by name, in the form of `mcp_servers` of the config."""
+        self.mcp_listeners: list[Callable[[], object]] = []
+        """Called in a worker after the MCP servers of packages changed."""
+        self._known_servers: dict[str, Mapping[str, Any]] = {}
         self._home, self._language = home, language
         self._texts: LocaleCatalog | None = None
+
+    def mcp_blocks(self, config: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the blocks of all MCP servers by name; those of the config win.
+
+        Args:
+            config: `mcp_servers`.
+        """
+        return {**dict(self.mcp_servers.items()), **(config or {})}
+
+    def apply_mcp_changes(self) -> None:
+        """Call the listeners if the MCP servers of packages have changed since the last call; in a worker."""
+        now = dict(self.mcp_servers.items())
+        if now != self._known_servers:
+            self._known_servers = now
+            for listener in self.mcp_listeners:
+                listener()
 
     def texts(self) -> LocaleCatalog:
         """Return the texts in the languages of this host."""

@@ -34,7 +34,7 @@ from importlib.machinery import (
 )
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from hermes_agent.core.errors import PluginError
 from hermes_agent.core.log_context import attribute_loggers
@@ -42,6 +42,7 @@ from hermes_agent.core.registry import Owner, StagedStores, registration_context
 from hermes_agent.plugins.activation import Activation, find_plugin
 from hermes_agent.plugins.discovery import Discovery
 from hermes_agent.plugins.entry_points import GROUP
+from hermes_agent.plugins.extension_registration import register_package
 from hermes_agent.plugins.host_services import HostServices
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.memory_context import MemoryCollector, register_memory_plugin
@@ -52,6 +53,9 @@ from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.runtime.steps import OVERRUN, DeadlineStep, Steps
 from hermes_agent.runtime.workers import TimeLimitExceeded, can_interrupt, interrupt_after
 from hermes_agent.system.installation import COMPAT, COMPAT_IMPORTS, install_hint
+
+if TYPE_CHECKING:
+    from hermes_agent.plugins.context import PluginContext
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +114,9 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StagedStor
     """
     try:
         with registration_context(owner, stores):
+            if manifest.portable:
+                register_package(cast("PluginContext", ctx).registration)
+                return None
             loaded = _import(manifest)
             register = find_register(loaded, manifest)
             if register is None:

@@ -134,6 +134,7 @@ class PluginManager:
             except BaseException:
                 self._discovered = False
                 raise
+        self._services.extensions.apply_mcp_changes()
         self._log_option_problems()
         write_state(self._services.home, self._plugins.values())
         self._keep_pins()
@@ -235,6 +236,7 @@ class PluginManager:
                 done.append(what)
             if waits:
                 logger.warning("the config also changed in %s: that needs a restart", ", ".join(waits))
+        self._services.extensions.apply_mcp_changes()
         self._log_option_problems()
         write_state(self._services.home, self._plugins.values())
         self._keep_pins()

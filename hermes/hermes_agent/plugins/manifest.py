@@ -1,6 +1,6 @@
-"""Manifest of a plugin: the file `plugin.yaml`.
+"""Manifest of a plugin: the file `plugin.yaml`, or `plugin.json` of a portable package.
 
-Source: plugin contract §1.3, §1.4; contract of 0.23 §2.2, §4.
+Source: plugin contract §1.3, §1.4; contract of 0.23 §2.2, §4, §12.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MANIFEST_NAMES = ("plugin.yaml", "plugin.yml")
+PACKAGE_MANIFEST = "plugin.json"
+MANIFEST_NAMES = ("plugin.yaml", "plugin.yml", PACKAGE_MANIFEST)
+"""Names of manifests; the first one in a folder counts."""
 KINDS = ("standalone", "backend", "platform", "exclusive", "model-provider")
 _CATEGORY_KINDS = {"model-providers": "model-provider"}
 MANIFEST_VERSION = 2
@@ -176,6 +178,8 @@ def read_manifest(file: str, *, source: str, category: str = "") -> PluginManife
     from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml  # a cached listing does not need PyYAML
 
     directory = os.path.dirname(file)  # noqa: PTH120 - 100 manifests in a few ms: no Path objects here
+    if file.endswith(f"/{PACKAGE_MANIFEST}"):
+        return _read_portable(file, directory, source, category)
     folder = os.path.basename(directory)  # noqa: PTH119
     try:
         document = read_yaml(file, PARSED_KEYS)
@@ -214,6 +218,33 @@ def read_manifest(file: str, *, source: str, category: str = "") -> PluginManife
     )
     _log_fields(manifest, document)
     return manifest
+
+
+def _read_portable(file: str, directory: str, source: str, category: str) -> PluginManifest:
+    from hermes_agent.plugins.plugin_data import state_namespace  # few homes have portable packages
+    from hermes_agent.plugins.portable import InvalidPackage, read_package
+
+    try:
+        package = read_package(file)
+    except InvalidPackage as exc:
+        raise InvalidManifest(str(exc)) from exc
+    folder = os.path.basename(directory)  # noqa: PTH119
+    key = f"{category}/{folder}" if category else package.name
+    return PluginManifest(
+        name=package.name,
+        version=package.texts.get("version", ""),
+        description=package.texts.get("description", ""),
+        author=package.author,
+        license=package.texts.get("license", ""),
+        homepage=package.texts.get("homepage", package.texts.get("repository", "")),
+        tags=list(package.keywords),
+        source=source,
+        path=directory,
+        key=key,
+        portable=True,
+        skill_namespace=state_namespace(key),
+        notes=package.notes,
+    )
 
 
 def _log_fields(manifest: PluginManifest, document: BoundedDocument) -> None:

@@ -15,7 +15,7 @@ SKIPPED = frozenset({"__pycache__", ".git"})
 """Folders that no pin covers: the loader reads no bytecode of a pinned plugin."""
 CODE = (".py", ".pyc", ".pyd", ".so", ".dll", ".dylib", ".sh", ".bash", ".js", ".mjs", ".cjs", ".pl", ".rb", ".exe")
 """Suffixes of files that Python or another program may run."""
-MANIFESTS = ("plugin.yaml", "plugin.yml")
+MANIFESTS = ("plugin.yaml", "plugin.yml", "plugin.json", "mcp.json")
 EXAMPLE = ".example"
 
 
@@ -88,7 +88,7 @@ def compare_with_pins(
     for name, info in _walk(directory):
         before = pinned.get(name)
         if before is None:
-            if is_code(name, info):
+            if is_code(name, info) or _is_package_skill(directory, name):
                 added.append(name)
             continue
         seen.add(name)
@@ -120,6 +120,17 @@ def unpinned_files(directory: str, pinned: Mapping[str, PinnedFile]) -> list[str
 def is_code(name: str, info: os.stat_result) -> bool:
     """Return whether the file may be run, by its name or its mode; a manifest counts as code."""
     return _has_code_name(name) or bool(info.st_mode & 0o111)
+
+
+def _is_package_skill(directory: str, name: str) -> bool:
+    """Return whether a file is a skill of a portable package, which is used without code that names it."""
+    parts = name.split("/")
+    return (
+        len(parts) == 3
+        and (parts[0], parts[2]) == ("skills", "SKILL.md")
+        and os.path.exists(f"{directory}/plugin.json")  # noqa: PTH110
+        and not any(os.path.lexists(f"{directory}/plugin.{ending}") for ending in ("yaml", "yml"))
+    )
 
 
 def content_hash(pinned: Mapping[str, PinnedFile]) -> str:

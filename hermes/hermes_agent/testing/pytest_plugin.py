@@ -47,7 +47,7 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
     The imports of a plugin work only in a host, but by default pytest imports its `__init__.py` as that of a package.
     Versions of pytest before 8 do not have this hook.
     """
-    if any((path / name).is_file() for name in ("plugin.yaml", "plugin.yml")):
+    if any((path / name).is_file() for name in ("plugin.yaml", "plugin.yml", "plugin.json")):
         directory: pytest.Collector = pytest.Dir.from_parent(parent, path=path)
         return directory
     return None

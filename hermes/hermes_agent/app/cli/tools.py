@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.app.cli.command import (
@@ -185,8 +186,8 @@ def _server_state(one: McpServerSettings) -> str:
 
 @mcp_command.action("test", "connect to a server and show its tools (exit status 1: it failed)", SERVER_NAME, JSON)
 def _test_server(args: Args) -> int:
-    server = _find_server(args.name)
     with loaded_host() as host:
+        server = _find_server(args.name, _servers(host).settings)  # those of portable packages, too
         started = time.monotonic()
         with activity(f"connecting to {server.name}"):
             _servers(host).wait_connected(server.connect_timeout_s, only=server.name)
@@ -304,8 +305,8 @@ def _read_servers() -> dict[str, McpServerSettings]:
     return servers_of(load(ensure_home()).get("mcp_servers"))
 
 
-def _find_server(name: str) -> McpServerSettings:
-    servers = _read_servers()
+def _find_server(name: str, servers: Mapping[str, McpServerSettings] | None = None) -> McpServerSettings:
+    servers = _read_servers() if servers is None else servers
     if name not in servers:
         known = ", ".join(sorted(servers)) or "none"
         raise UserError(f"there is no MCP server {name!r} in the config", hint=f"There are: {known}.")

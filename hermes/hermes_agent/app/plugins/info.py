@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from hermes_agent.app.cli.command import loaded_host, print_json
 from hermes_agent.app.plugins.home import InstalledPlugins
 from hermes_agent.app.plugins.terminal_io import printable, registers_lines, table, title
-from hermes_agent.compat.generation import import_generation
+from hermes_agent.compat.generation import NEWER, import_generation
 from hermes_agent.config import hermes_home, load
 from hermes_agent.contracts.tool import TOOL, ToolEntry
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
@@ -161,6 +161,9 @@ def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]
         "description": manifest.description,
         "author": manifest.author,
         "kind": manifest.kind,
+        "portable": manifest.portable,
+        "contract": _contract(manifest),
+        "package": _package(here, manifest),
         "source": manifest.source,
         "path": manifest.path,
         "distribution": manifest.distribution,
@@ -189,10 +192,41 @@ def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]
     }
 
 
+def _contract(manifest: PluginManifest) -> str:
+    """Return the generation of the plugin contract that a plugin is written for, as far as it shows it."""
+    if manifest.portable:
+        return "Agent Plugins 1.0"
+    later = manifest.manifest_version > 1 or manifest.capabilities or manifest.requires_plugins
+    found = import_generation(manifest.path, manifest.source) or (NEWER if later else "")
+    return f"hermes-agent {found}" if found else ""
+
+
+def _package(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]:
+    """Return the skills and servers of a portable package; empty for other plugins."""
+    if not manifest.portable:
+        return {}
+    from hermes_agent.plugins.portable import read_content  # only a package needs it
+
+    content = read_content(Path(manifest.path), here.home / "plugin-data" / manifest.skill_namespace)
+    return {
+        "namespace": manifest.skill_namespace,
+        "skills": [skill.name for skill in content.skills],
+        "servers": {one.name: one.block.get("url") or one.block["command"] for one in content.servers},
+        "problems": list(content.problems),
+    }
+
+
+def _package_rows(package: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if not package:
+        return []
+    rows = [("skills", ", ".join(f"{package['namespace']}:{name}" for name in package["skills"]) or "none")]
+    rows += [("MCP server", f"{name}: {place}") for name, place in package["servers"].items()]
+    return rows + [("left out", text) for text in package["problems"]]
+
+
 def _manifest_rows(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the rows for manifest fields since version 0.20, where the plugin uses them."""
-    rows = [("imports", f"paths of hermes-agent {about['imports']}")] if about.get("imports") else []
-    rows += [
+    rows = [
         (key.replace("_", " "), str(about[key])) for key in ("requires_hermes", "license", "homepage") if about.get(key)
     ]
     for key in ("requires_plugins", "python_dependencies", "emits", "listens"):
@@ -214,7 +248,9 @@ def info_lines(about: Mapping[str, Any], extra: Rows = ()) -> list[str]:
     rows: list[tuple[str, str]] = [
         ("status", status),
         ("source", f"{about['source']}, {about['distribution'] or about['path']}"),
-        ("kind", about["kind"]),
+        ("kind", "portable package (plugin.json)" if about["portable"] else about["kind"]),
+        ("contract", about["contract"]),
+        *_package_rows(about["package"]),
         *_manifest_rows(about),
         ("replaces", about["replaces"]),
         ("from", _origin(about["origin"])),
