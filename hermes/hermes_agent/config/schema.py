@@ -353,6 +353,7 @@ PATTERNS: dict[tuple[str, ...], str] = {
     ("tts", "provider"): "TTS provider",
     ("stt", "provider"): "transcription provider",
     ("image_gen", "provider"): "image generation provider",
+    ("video_gen", "provider"): "video generation provider",
     ("context", "engine"): "context engine",
     ("cron", "provider"): "cron scheduler",
     ("terminal", "backend"): "terminal backend",

@@ -125,6 +125,7 @@ _WORDINGS = {
     "tool_call": _Wording("Calling", "Called", ("name",)),
     "tool_describe": _Wording("Looking up tool", "Looked up tool", ("name",)),
     "tool_search": _Wording("Looking for a tool", "Looked for a tool", ("query",)),
+    "video_generate": _Wording("Filming", "Filmed", ("prompt",)),
     "vision_analyze": _Wording("Looking at", "Looked at", ("image_url",)),
     "web_extract": _Wording("Reading", "Read", ("urls",)),
     "web_search": _Wording("Searching the web", "Searched the web", ("query",)),

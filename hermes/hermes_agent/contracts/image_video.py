@@ -1,8 +1,7 @@
 """Image and video generation, and saving the results below the home.
 
 `image_gen.provider` and `video_gen.provider` select the providers; by default the only available provider is used.
-`compat` serves these functions under upstream's names. Published plugins register video providers. This release lists
-and selects them and calls none (`Kind.is_used`). Source: plugin contract §8.5, §8.6, §11.2, §13 row 21.
+`compat` serves these functions under upstream's names. Source: plugin contract §8.5, §8.6, §11.2, §13 row 21.
 """
 
 from __future__ import annotations
@@ -243,7 +242,7 @@ def image_success_response(
     }
 
 
-VIDEO_GEN = Kind("video_gen", "register_video_gen_provider", "video generation provider")
+VIDEO_GEN = Kind("video_gen", "register_video_gen_provider", "video generation provider", is_used=True)
 
 
 class VideoGenProvider(ModelService):

@@ -1,4 +1,4 @@
-"""The tools `vision_analyze`, `image_generate`, `text_to_speech`. Source: plugin contract §4.12."""
+"""The tools for images, videos and speech. Source: plugin contract §4.12."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.credentials import Credentials
 from hermes_agent.hooks import HookBus
 from hermes_agent.media.service import MediaService
+from hermes_agent.media.video import OPTIONS, VIDEO, fit_schema
 from hermes_agent.models.selection import ModelSelection
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import current_scope, tool_error, tool_result, tool_schema
@@ -50,6 +51,9 @@ SPEECH = tool_schema(
 )
 
 
+_PICTURES = ("image_url", "reference_image_urls")
+
+
 @dataclass(frozen=True, slots=True)
 class _MediaTools:
     media: MediaService
@@ -64,15 +68,29 @@ class _MediaTools:
 
     def generate_image(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return the result of the provider, with `media_tag` for a file."""
-        names = ("image_url", "reference_image_urls")
-        pictures = {name: args[name] for name in names if args.get(name)}
+        found = self.media.generate_image(_text(args, "prompt"), args.get("aspect_ratio"), **self._pictures(args))
+        image = str(found.get("image") or "")
+        return tool_result({**found, "media_tag": f"MEDIA:{image}"} if image.startswith("/") else found)
+
+    def generate_video(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return the result of the provider, with `media_tag` for a file."""
+        options = {name: args[name] for name in OPTIONS if name in args} | self._pictures(args)
+        found = self.media.generate_video(_text(args, "prompt"), **options)
+        video = str(found.get("video") or "")
+        return tool_result({**found, "media_tag": f"MEDIA:{video}"} if video.startswith("/") else found)
+
+    def _pictures(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Return the image arguments for a provider.
+
+        Raises:
+            ToolFailed: tools may not read a file.
+        """
+        pictures = {name: args[name] for name in _PICTURES if args.get(name)}
         if "image_url" in pictures:
             pictures["image_url"] = self._image_argument(pictures["image_url"])
         if "reference_image_urls" in pictures:
             pictures["reference_image_urls"] = [self._image_argument(url) for url in pictures["reference_image_urls"]]
-        found = self.media.generate_image(_text(args, "prompt"), args.get("aspect_ratio"), **pictures)
-        image = str(found.get("image") or "")
-        return tool_result({**found, "media_tag": f"MEDIA:{image}"} if image.startswith("/") else found)
+        return pictures
 
     def synthesize(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `success`, `file_path`, `provider`, and `media_tag`."""
@@ -117,7 +135,7 @@ def _text(args: dict[str, Any], name: str) -> str:
 
 
 class MediaDeps(NamedTuple):
-    """Services of images and speech."""
+    """Services of images, videos and speech."""
 
     bridge: Bridge
     controlled_place: Callable[[str], str]
@@ -145,7 +163,7 @@ class MediaServices(NamedTuple):
 
 
 def register(ctx: Registrar, deps: MediaDeps) -> MediaServices:
-    """Register the tools for images and speech; each is shown while a provider for it is available."""
+    """Register the tools for images, videos and speech, each for the time that it has a provider."""
 
     def ask_vision_model(question: str, picture: dict[str, Any]) -> str:
         return deps.side_answer("vision", [{"type": "text", "text": question}, picture], None)
@@ -186,10 +204,23 @@ def register_tools(ctx: Registrar, media: MediaService, can_describe: Callable[[
         provider = media.select_speech().provider
         return provider is not None and is_provider_available(provider)
 
-    pictures = ("image_url", "reference_image_urls")
+    def video_parameters() -> dict[str, Any]:
+        provider = media.select_video().provider
+        return {} if provider is None else {"parameters": fit_schema(provider)}
+
     for toolset, schema, handler, check, emoji, effect in (
-        ("vision", VISION, tools.describe_image, can_describe, "👁️", Effect("opens", pictures)),
-        ("image_gen", IMAGE, tools.generate_image, media.can_generate_images, "🎨", Effect("opens", pictures)),
+        ("vision", VISION, tools.describe_image, can_describe, "👁️", Effect("opens", _PICTURES)),
+        ("image_gen", IMAGE, tools.generate_image, media.can_generate_images, "🎨", Effect("opens", _PICTURES)),
         ("tts", SPEECH, tools.synthesize, can_speak, "🔊", None),
     ):
         ctx.register_tool(schema["name"], toolset, schema, handler, check, emoji=emoji, effect=effect)
+    ctx.register_tool(
+        VIDEO["name"],
+        "video_gen",
+        VIDEO,
+        tools.generate_video,
+        media.can_generate_videos,
+        emoji="🎬",
+        effect=Effect("opens", _PICTURES),
+        dynamic_schema_overrides=video_parameters,
+    )

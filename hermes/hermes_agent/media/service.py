@@ -1,4 +1,4 @@
-"""Images and speech through the providers of the config. Each result is a mapping with `success`."""
+"""Images, videos and speech by the providers of the config; results are mappings with `success`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from typing import IO, Any
 
 from hermes_agent.contracts.image_video import (
     ImageGenProvider,
+    VideoGenProvider,
     choose_image_gen,
+    choose_video_gen,
     image_error_response,
     image_success_response,
     normalize_reference_images,
     resolve_aspect_ratio,
+    video_error_response,
 )
 from hermes_agent.contracts.kind import SelectedProvider, is_provider_available, read_setting
 from hermes_agent.contracts.speech import (
@@ -30,6 +33,7 @@ from hermes_agent.core.calls import supported
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.messages import new_id
 from hermes_agent.hooks import HookResult
+from hermes_agent.media.video import generate_video
 from hermes_agent.system.files import PRIVATE, hold_directory, replace_at, write_atomic
 from hermes_agent.system.installation import BUNDLED_PLUGINS, bundled_plugin
 from hermes_agent.system.processes import tool_environment
@@ -73,7 +77,7 @@ def no_answers(hook: str, /, **keywords: Any) -> tuple[HookResult, ...]:
 
 @dataclass(frozen=True, slots=True)
 class MediaService:
-    """Describes and generates images, and turns text to speech and speech to text. Used in workers.
+    """Images, videos, text to speech and speech to text. Used in workers.
 
     Attributes:
         values: returns the effective config.
@@ -255,6 +259,28 @@ class MediaService:
     def can_generate_images(self) -> bool:
         """Return whether a provider generates images."""
         provider = choose_image_gen(self.providers("image_gen"), self.values()).provider
+        return provider is not None and is_provider_available(provider)
+
+    def select_video(self) -> SelectedProvider[VideoGenProvider]:
+        """Return the provider that generates videos."""
+        return choose_video_gen(self.providers("video_gen"), self.values())
+
+    def generate_video(self, prompt: str, **options: Any) -> dict[str, Any]:
+        """Generate a video; return the result of the provider, or a `video_error_response`.
+
+        Args:
+            options: as `media.video.OPTIONS`.
+        """
+        values, chosen = self.values(), self.select_video()
+        if chosen.provider is None:
+            kind = "provider_not_registered" if read_setting(values, "video_gen.provider") else "no_provider"
+            return video_error_response(error=chosen.reason, error_type=kind, prompt=prompt)
+        model = read_setting(values, "video_gen.model")
+        return generate_video(chosen.provider, prompt, ({"model": model} if model else {}) | options)
+
+    def can_generate_videos(self) -> bool:
+        """Return whether a provider generates videos."""
+        provider = self.select_video().provider
         return provider is not None and is_provider_available(provider)
 
     def describe_image(self, image: str, question: str) -> dict[str, Any]:

@@ -225,6 +225,7 @@ def _known_names(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _Know
         "TTS provider": registered("tts", *BUILTIN_TTS, block=("tts", "providers")),
         "transcription provider": registered("transcription", *BUILTIN_STT, block=("stt", "providers")),
         "image generation provider": registered("image_gen"),
+        "video generation provider": registered("video_gen"),
         "context engine": registered("context_engine", DEFAULT_ENGINE),
         "cron scheduler": registered("cron_scheduler"),
         "terminal backend": registered("terminal_env", *BUILTIN_BACKENDS),

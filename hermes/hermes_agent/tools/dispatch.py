@@ -40,7 +40,7 @@ from hermes_agent.tools.tool_search import TOOL_CALL, unwrap_search_call
 logger = logging.getLogger(__name__)
 
 HOOKS = ("pre_tool_call", "post_tool_call", "transform_tool_result")
-_FILE_TOOLSETS = frozenset(("image_gen", "tts"))
+_FILE_TOOLSETS = frozenset(("image_gen", "tts", "video_gen"))
 """Built-in toolsets with tools that write into the caches; an argument could make other tools name such a path."""
 _decoder = json.JSONDecoder(strict=False)  # `json.loads` would make a decoder for each call
 _UNCHANGING = frozenset((str, int, float, bool, type(None)))

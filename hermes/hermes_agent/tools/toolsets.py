@@ -29,7 +29,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 """Toolsets that are a part of others. A webhook brings untrusted text: it gets no tool that acts."""
 DEFAULT_OFF = frozenset({"homeassistant", "spotify", "discord", "discord_admin", "video", "video_gen", "x_search"})
-"""Plugin toolsets that are offered only where the config names them."""
+"""Toolsets that are offered only where the config names them."""
 DEFAULT = ("hermes-cli",)
 
 
@@ -99,7 +99,7 @@ class Toolsets:
         if name in PARTS:
             return sorted(tool for tool in PARTS[name] if registry.get(tool) is not None)
         if name.startswith("hermes-"):
-            bundle = {*self._own(), name.removeprefix("hermes-")}
+            bundle = {*(self._own() - DEFAULT_OFF), name.removeprefix("hermes-")}
             return sorted(tool for tool, entry in registry.items() if entry.toolset in bundle)
         custom = staged_store(self.custom).get(name) or {}
         tools = registry.get_tool_names_for_toolset(name) or registry.get_tool_names_for_toolset(f"mcp-{name}")

@@ -32,6 +32,7 @@ async def test_a_host_has_the_built_in_tools_and_says_who_is_current(tmp_path: P
         "tool_call",
         "tool_describe",
         "tool_search",
+        "video_generate",
         "vision_analyze",
         "web_extract",
         "web_search",

@@ -21,11 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attack.racing import exchanging
+from hermes_agent.contracts.image_video import VideoGenProvider, save_bytes_video, video_success_response
 from hermes_agent.contracts.speech import BUILTIN_STT, BUILTIN_TTS
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.errors import UserError
 from hermes_agent.media.service import MediaService, bundled_speech_names
 from hermes_agent.media.speech import fill_command
+from hermes_agent.media.video import VIDEO, fit_schema
 from hermes_agent.plugins.discovery import discover
 from hermes_agent.policy.taint import CheckedCall
 from hermes_agent.system import processes
@@ -343,3 +345,87 @@ def test_speech_is_no_way_to_a_file_that_other_programs_obey(tmp_path: Path, pat
     with host(tts={"provider": "p", "providers": {"p": block}}, terminal={"cwd": str(tmp_path)}) as made:
         assert "it lies in " in call(made, "text_to_speech", text="touch planted", output_path=path)["error"]
     assert not list(tmp_path.rglob(path.rpartition("/")[2]))
+
+
+class Camera(VideoGenProvider):
+    """Films what it is asked, and remembers the arguments."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    @property
+    def name(self) -> str:
+        return "camera"
+
+    def capabilities(self) -> dict[str, Any]:
+        return {
+            **super().capabilities(),
+            "aspect_ratios": ["16:9", "1:1"],
+            "resolutions": ["480p"],
+            "modalities": ["text", "image"],
+            "max_duration": 6,
+        }
+
+    def generate(self, prompt: str, *, seed: int | None = None, **more: Any) -> dict[str, Any]:
+        self.asked.append({"prompt": prompt, "seed": seed, **more})
+        if prompt == "nothing":
+            return "no answer of the contract"[:0]  # type: ignore[return-value]
+        if prompt == "fire":
+            raise ConnectionError("the studio is closed")
+        video = str(save_bytes_video(b"film"))
+        return video_success_response(video=video, model="m", prompt=prompt, provider=self.name)
+
+
+@pytest.fixture
+def camera() -> Iterator[tuple[Any, Camera]]:
+    """A host with a provider of videos, and the provider."""
+    with host(video_gen={"model": "wide"}) as made:
+        camera = Camera()
+        made.host.providers.add("video_gen", camera, owner="studio")
+        yield made, camera
+
+
+def test_a_video_is_made_with_what_was_given_and_its_file_can_be_sent(camera: tuple[Any, Camera]) -> None:
+    made, provider = camera
+
+    filmed = call(made, "video_generate", prompt="an otter", duration=3, aspect_ratio="1:1", negative_prompt="", seed=0)
+
+    assert provider.asked == [{"prompt": "an otter", "model": "wide", "duration": 3, "aspect_ratio": "1:1", "seed": 0}]
+    assert Path(filmed["video"]).read_bytes() == b"film"
+    assert filmed["media_tag"] == f"MEDIA:{filmed['video']}"
+    call(made, "video_generate", prompt="an otter", model="narrow")
+    assert provider.asked[-1]["model"] == "narrow"
+
+
+def test_failures_of_a_video_provider_are_results(camera: tuple[Any, Camera]) -> None:
+    made, _ = camera
+
+    assert call(made, "video_generate", prompt="fire")["error"] == "ConnectionError: the studio is closed"
+    assert "expected a dict" in call(made, "video_generate", prompt="nothing")["error"]
+    (made.home / ".env").write_text("A=secret-2\n")
+    assert "is not open to tools" in call(made, "video_generate", prompt="x", image_url=f"{made.home}/.env")["error"]
+
+
+def test_the_schema_of_videos_has_what_the_provider_supports(camera: tuple[Any, Camera]) -> None:
+    made, provider = camera
+
+    fields = made.host.tools.get("video_generate").dynamic_schema_overrides()["parameters"]["properties"]
+
+    assert (fields["aspect_ratio"]["enum"], fields["resolution"]["enum"]) == (["16:9", "1:1"], ["480p"])
+    assert (fields["duration"]["minimum"], fields["duration"]["maximum"]) == (1, 6)
+    assert "image_url" in fields
+    assert not {"audio", "negative_prompt", "reference_image_urls"} & fields.keys()
+
+    for broken in (lambda: 1 / 0, lambda: None):
+        provider.capabilities = broken  # type: ignore[assignment, method-assign]
+        assert fit_schema(provider) == VIDEO["parameters"]
+
+
+def test_videos_are_off_until_they_are_enabled_and_need_a_provider(camera: tuple[Any, Camera]) -> None:
+    made, _ = camera
+    entry = made.host.tools.get("video_generate")
+    assert "video_generate" not in made.visible_tools
+    assert (entry.toolset, entry.check_fn()) == ("video_gen", True)
+    with host() as bare:
+        assert bare.host.tools.get("video_generate").check_fn() is False
+        assert call(bare, "video_generate", prompt="x")["error_type"] == "no_provider"
