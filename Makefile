@@ -152,7 +152,8 @@ check: $(VENV)/.dev
 compat: $(VENV)/.dev
 	@cd tests && ../$(BIN)/python -m compat.corpus $(ARGS)
 	@HERMES_ALL_PLATFORMS=1 HERMES_PUBLISHED_MCP=1 HERMES_PUBLISHED_HOMES=1 $(BIN)/python -m pytest -q \
-	  tests/e2e/test_published_platforms.py tests/e2e/test_published_mcp.py tests/e2e/test_published_homes.py
+	  tests/e2e/test_published_platforms.py tests/e2e/test_published_mcp.py tests/e2e/test_published_homes.py \
+	  tests/e2e/test_openclaw_homes.py
 
 chaos: chaos-turns
 	@HERMES_CHAOS_KILLS=$${KILLS:-300} HERMES_CHAOS_FACTOR=20 $(BIN)/python -m pytest -s tests/chaos \

@@ -60,6 +60,18 @@ def test_the_host_names_no_feature(path: Path) -> None:
     assert identifiers(path) & FEATURES == set()
 
 
+BUNDLED = {path.name for path in (ROOT / "_bundled").resolve().glob("*/*") if (path / "plugin.yaml").is_file()}
+SETUP = sorted((ROOT / "app" / "setup").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", SETUP, ids=lambda path: path.name)
+def test_the_setup_names_no_bundled_plugin(path: Path) -> None:
+    assert {"local", "ollama", "irc"} <= BUNDLED
+    tree = ast.parse(path.read_text("utf-8"))
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    assert (texts | identifiers(path)) & BUNDLED == set()
+
+
 def test_every_module_that_is_named_feature_is_in_the_table_once() -> None:
     there = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts) for path in ROOT.glob("*/feature.py")}
     assert there <= set(feature_modules())

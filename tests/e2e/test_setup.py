@@ -353,3 +353,74 @@ def test_a_service_without_a_user_manager_says_why(home: Path, serve: Any, monke
     assert "no user service can be started" in done.stderr
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "xdg"))
     assert not unit_path().exists()
+
+
+GROWN = """
+import os
+from pathlib import Path
+from hermes_agent.contracts.model_client import ClientProfile, ModelAnswer, TextPart
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.messages import Message, Usage
+from providers import register_provider
+
+SEED = Path(os.environ["HERMES_HOME"]) / "seed"
+
+
+class Client:
+    provider, base_url, url, api_mode, fits_within = "grown", "", "", "chat_completions", 0
+
+    async def stream(self, request):
+        yield TextPart("I have grown.")
+        yield ModelAnswer(Message("assistant", "I have grown."), "stop", Usage(), request.model, listed_cost_usd=0.0)
+
+    def is_priced(self, model): return True
+    def unsupported(self, model, options): return None
+    def warm_up(self): pass
+    async def aclose(self): pass
+
+
+class Grown(ClientProfile):
+    def find_model(self, services):
+        return "sprout" if SEED.exists() else ""
+
+    def make_client(self, services):
+        return Client()
+
+    def prepare(self, services):
+        if os.environ.get("NO_WATER"):
+            raise UserError("there is no water", hint="Fetch some.")
+        SEED.write_text("")
+
+
+register_provider(Grown(name="grown", display_name="the garden", setup_text="grows", download_text="one seed"))
+"""
+
+
+def plant(home: Path) -> None:
+    """Write and enable a plugin with a provider that must be prepared before it can answer."""
+    folder = home / "plugins" / "garden"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: garden\nversion: 1.0.0\nkind: model-provider\n")
+    (folder / "__init__.py").write_text(GROWN)
+    (home / "config.yaml").write_text("plugins: {enabled: [garden]}\n")
+
+
+def test_a_provider_of_a_plugin_with_a_client_of_its_own_is_offered_and_prepared(home: Path) -> None:
+    plant(home)
+    terminal = PromptedCommand(home, "setup")
+    terminal.expect("the garden: grows (one seed)")
+    terminal.expect("Number or name")
+    terminal.say("the garden")
+    terminal.expect("Set up a chat platform? [y/N]")
+    terminal.say("n")
+    terminal.expect("I have grown.")
+    terminal.expect("`hermes doctor` checks everything.")
+    assert terminal.leave() == 0
+    assert settings(home)["model"] == {"provider": "grown"}
+
+
+def test_a_provider_that_cannot_be_prepared_says_why(home: Path) -> None:
+    plant(home)
+    done = in_pipe(home, "--provider", "grown", "--no-platform", NO_WATER="1")
+    assert done.returncode == 1 and "there is no water" in done.stderr and "Fetch some." in done.stderr
+    assert "model" not in settings(home)

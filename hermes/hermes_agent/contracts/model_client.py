@@ -319,6 +319,10 @@ class ClientProfile(ProviderProfile):
     """Its models are too small to judge commands (`approvals.mode: smart`)."""
     answer_limit_s: float = 120.0
     """Seconds within which its model answers the question of `hermes doctor --ask`."""
+    setup_text: str = ""
+    """What `hermes setup` says of it in its list; "": it is in the list only if its model can answer already."""
+    download_text: str = ""
+    """Size of what `prepare` fetches, such as `1.1 GB`."""
 
     def find_model(self, services: ClientServices) -> str:
         """Return the name of the model that would answer, or "" if none can.
@@ -335,6 +339,13 @@ class ClientProfile(ProviderProfile):
     def setup_hint(self, services: ClientServices) -> SetupHint | None:
         """Return how to get a model of this provider, for the error that none is configured, or None."""
         return None
+
+    def prepare(self, services: ClientServices) -> None:
+        """Fetch what its model needs to answer, for `hermes setup`; prints its progress.
+
+        Raises:
+            UserError: it cannot be fetched; the text says why.
+        """
 
     def check(self, services: ClientServices) -> Iterable[ModelCheck]:
         """Return the problems of its model, for `hermes doctor`; called if none is selected."""

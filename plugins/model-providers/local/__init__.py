@@ -59,6 +59,12 @@ class EmbeddedModel(ClientProfile):
 
         return describe_setup(_find(services))
 
+    def prepare(self, services: ClientServices) -> None:
+        """Fetch the default weights, as `hermes model pull` does."""
+        from .commands import pull_default
+
+        pull_default(services)
+
     def check(self, services: ClientServices) -> Iterable[ModelCheck]:
         """Return what half an installation lacks."""
         from .availability import find_faults
@@ -94,4 +100,6 @@ PROFILE = EmbeddedModel(
     takes_images=False,
     is_small=True,
     answer_limit_s=600.0,
+    setup_text="runs on this machine, needs no key",
+    download_text="1.1 GB",
 )

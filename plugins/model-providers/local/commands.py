@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from hermes_agent.contracts.command import CliCommand
 from hermes_agent.contracts.kind import install_hint
@@ -15,6 +16,9 @@ from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
 
 from .availability import LocalModelAvailability, check_availability
 from .weights import DEFAULT, PINS, Weights, find_pin, format_bytes, is_complete, weights_path
+
+if TYPE_CHECKING:
+    from .download import Source
 
 EXIT_INTERRUPTED = 130
 
@@ -75,24 +79,45 @@ def _add_pull(parser: ArgumentParser) -> None:
     )
 
 
-def _pull(services: Services, args: Namespace) -> int:
-    from .download import part_file, pull_weights  # hashlib, subprocess, zipfile
+def pull_default(services: ClientServices) -> None:
+    """Fetch the default weights, unless they are there.
+
+    Raises:
+        UserError: they cannot be fetched.
+    """
+    if not is_complete(find_pin(DEFAULT), weights_path(find_pin(DEFAULT))):
+        _fetch(services, find_pin(DEFAULT))
+
+
+def _fetch(services: ClientServices, weights: Weights, source: Source = "auto", *, force: bool = False) -> None:
+    from .download import pull_weights  # hashlib, subprocess, zipfile
     from .sources import make_progress
 
+    # `model.local.url` is the place of the default weights; others come from their publisher
+    url = str(services.settings.get("url") or "") if weights.name == DEFAULT else ""
+    with make_progress(weights.name, weights.size) as progress:
+        pull_weights(
+            weights,
+            weights_path(weights),
+            progress,
+            exclusive=services.exclusive,
+            source=source,
+            url=url,
+            force=force,
+        )
+
+
+def _pull(services: Services, args: Namespace) -> int:
     weights = find_pin(args.name)
     target = weights_path(weights)
     if is_complete(weights, target) and not args.force:
         print(f"{weights.name} is there: {target}")
         return EXIT_OK
-    host = services()
-    # `model.local.url` is the place of the default weights; others come from their publisher
-    url = str(host.settings.get("url") or "") if weights.name == DEFAULT else ""
     try:
-        with make_progress(weights.name, weights.size) as progress:
-            pull_weights(
-                weights, target, progress, exclusive=host.exclusive, source=args.source, url=url, force=args.force
-            )
+        _fetch(services(), weights, args.source, force=args.force)
     except KeyboardInterrupt:
+        from .download import part_file  # as above
+
         part = part_file(target)
         if part.exists():
             print(f"\nInterrupted; {part} is kept, and the next pull resumes it.", file=sys.stderr)

@@ -74,6 +74,46 @@ def test_homes_of_every_recorded_version_are_imported_without_a_loss(
         shutil.rmtree(home)
 
 
+def with_tables_of_0_21(source: Path, version: int = 30) -> None:
+    """Change `state.db` as upstream's releases after 0.19 do: system prompts in a table of their own, more columns."""
+    with contextlib.closing(sqlite3.connect(source / "state.db")) as db, db:
+        db.execute("CREATE TABLE system_prompts (hash TEXT PRIMARY KEY, prompt TEXT NOT NULL)")
+        db.execute("INSERT INTO system_prompts VALUES ('abc', 'You are kind.')")
+        for column in ("system_prompt_hash TEXT", "title_source TEXT", "pinned INTEGER NOT NULL DEFAULT 0"):
+            db.execute(f"ALTER TABLE sessions ADD COLUMN {column}")
+        for column in ("display_kind TEXT", "display_order INTEGER", "_compressed_summary INTEGER DEFAULT 0"):
+            db.execute(f"ALTER TABLE messages ADD COLUMN {column}")
+        db.execute("UPDATE sessions SET system_prompt_hash = 'abc', system_prompt = NULL WHERE system_prompt <> ''")
+        db.execute("CREATE TABLE conversation_generations (source, session_key, generation)")
+        db.execute("INSERT INTO conversation_generations VALUES ('telegram', 'k', 1)")
+        db.execute("UPDATE schema_version SET version = ?", (version,))
+
+
+def test_a_home_of_a_release_after_0_19_keeps_its_system_prompts(hermes: Hermes, home: Path, source: Path) -> None:
+    with_tables_of_0_21(source)
+    done = hermes("import", "upstream", source, "--json")
+    assert find_lost(source, home, done.json) == []
+    with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
+        prompts = {row[0] for row in db.execute("SELECT system_prompt FROM sessions")}
+    assert "You are kind." in prompts
+    assert [item["name"] for item in done.json["items"] if "does not know the table" in item["reason"]] == []
+
+
+def test_tables_newer_than_this_program_are_named_and_those_that_it_cannot_read_are_refused(
+    hermes: Hermes, home: Path, source: Path
+) -> None:
+    with_tables_of_0_21(source, version=99)
+    report = hermes("import", "upstream", source, "--json").json
+    assert "99 are newer" in next(item["reason"] for item in report["items"] if "schema_version" in item["name"])
+    assert hermes("import", "undo").status == 0
+    with contextlib.closing(sqlite3.connect(source / "state.db")) as db, db:
+        db.execute("ALTER TABLE messages RENAME COLUMN content TO body")
+    refused = hermes("import", "upstream", source)
+    assert refused.status == 1 and "no column content in `messages`" in refused.stderr
+    assert "hermes update" in refused.stderr
+    assert hermes("import", "list", "--json").json[0]["state"] == "undone" and not (home / "skills").exists()
+
+
 def test_a_dry_run_writes_nothing_and_says_what_an_import_would_do(hermes: Hermes, home: Path, source: Path) -> None:
     dry = hermes("import", "upstream", source, "--dry-run", "--json").json
     assert not home.exists()

@@ -286,3 +286,46 @@ def test_a_config_with_comments_and_one_that_cannot_be_read(hermes: Callable[...
     report = hermes("import", "openclaw", source, "--json").json
     assert any(item["source"] == "openclaw.json" and "cannot be read" in item["reason"] for item in report["items"])
     assert hermes("sessions", "show", MAIN).status == 0
+
+
+def test_the_newest_databases_have_jobs_keys_users_and_titles(
+    hermes: Callable[..., Done], source: Path, tmp_path: Path
+) -> None:
+    agent, shared = source / "agents/main/agent/openclaw-agent.sqlite", source / "state/openclaw.sqlite"
+    (source / "cron/jobs.json").unlink()
+    with contextlib.closing(sqlite3.connect(agent)) as db, db:
+        db.execute("CREATE TABLE session_nodes (session_key TEXT, current_session_id TEXT, entry_json TEXT)")
+        node = json.dumps({"sessionId": STORED, "label": "Stored talk"})
+        db.execute("INSERT INTO session_nodes VALUES ('agent:main:discord:channel:99', ?, ?)", (STORED, node))
+        db.execute("CREATE TABLE session_transcript_archives (session_id TEXT, archive_blob BLOB)")
+        db.execute("INSERT INTO session_transcript_archives VALUES ('gone-long-ago', x'28')")
+        db.execute("CREATE TABLE standing_intents (description TEXT)")
+        db.execute("INSERT INTO standing_intents VALUES ('Warn of frost')")
+    with contextlib.closing(sqlite3.connect(shared)) as db, db:
+        db.execute("DROP TABLE cron_jobs")
+        db.execute("CREATE TABLE cron_jobs (job_id TEXT, enabled INTEGER, job_json TEXT)")
+        turn = {"kind": "agentTurn", "message": "Look."}
+        brief = {"id": "j1", "name": "brief", "schedule": {"kind": "cron", "expr": "0 7 * * *"}, "payload": turn}
+        own = {**brief, "id": "j2", "name": "review", "declarationKey": "skill-collection-review:main"}
+        for job in (brief, own, "damaged"):
+            db.execute("INSERT INTO cron_jobs VALUES (?, 0, ?)", (str(job)[:9], json.dumps(job)))
+        db.execute("CREATE TABLE channel_pairing_allow_entries (channel_key TEXT, entry TEXT)")
+        for user in ("telegram:42", "*"):
+            db.execute("INSERT INTO channel_pairing_allow_entries VALUES ('telegram', ?)", (user,))
+        db.execute("CREATE TABLE config_machine_state (state_key TEXT, value_json TEXT)")
+        store = {"profiles": {"groq:manual": {"provider": "groq", "key": "gsk-of-the-database"}}}
+        db.execute("INSERT INTO config_machine_state VALUES ('authProfiles.store', ?)", (json.dumps(store),))
+        db.execute("CREATE TABLE secret_store_entries (name TEXT, value TEXT)")
+        db.execute("INSERT INTO secret_store_entries VALUES ('MAPS', 'secret-of-maps')")
+    done = hermes("import", "openclaw", source, "--json")
+    assert done.status == 0 and "gsk-of-the-database" not in done.stdout and "secret-of-maps" not in done.stdout
+    jobs = {job["name"]: job["enabled"] for job in hermes("cron", "list", "--json").json}
+    assert jobs == {"brief": False}
+    assert "groq" in hermes("auth", "list").stdout and "42" in hermes("pairing", "list").stdout
+    titles = {one["id"]: one["title"] for one in hermes("sessions", "list", "--all", "--json").json}
+    assert titles[STORED] == "Stored talk"
+    left = {item["name"]: item["reason"] for item in done.json["items"] if item["outcome"] == "not imported"}
+    assert "makes for itself" in left["review"] and "everyone" in left["telegram: *"]
+    assert "compressed archive" in left["gone-long-ago"] and "remember" in left["Warn of frost"]
+    assert "set those that you need" in left["state/openclaw.sqlite: secret_store_entries"]
+    assert any("damaged" in name for name in left)

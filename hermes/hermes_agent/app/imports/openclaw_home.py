@@ -8,18 +8,18 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.app.imports.content import FileEntry, HomeContent, JobEntry, PairedUser, leave_rest
+from hermes_agent.app.imports.content import FileEntry, HomeContent, leave_rest
 from hermes_agent.app.imports.openclaw_config import PROVIDERS, OpenClawConfig, parse_json5
 from hermes_agent.app.imports.openclaw_sessions import OpenClawSessions
+from hermes_agent.app.imports.openclaw_state import add_job, add_user, read_state
 from hermes_agent.app.imports.source_tree import SourceTree
 from hermes_agent.app.imports.upstream_home import add_entry, read_variables
 from hermes_agent.app.imports.upstream_sessions import copy_database
 from hermes_agent.credentials.logins import API_KEY, Login
-from hermes_agent.cron.schedule import local_zone
 from hermes_agent.memory.notes import Notes
 from hermes_agent.sessions.imported_sessions import ImportedSession
 
@@ -37,6 +37,8 @@ _LEFT = {
     **dict.fromkeys(("sandboxes", "sandbox"), "containers of the other program"),
     **dict.fromkeys(("exec-approvals.json", "secrets.json"), "what may run, and other secrets, are decided here again"),
     **dict.fromkeys(("update-check.json", "backups", "gateway.lock"), "the state of the other program"),
+    **dict.fromkeys(("config-journal-fingerprint.key", "state/openclaw-quarantine.sqlite"), "a check of its own files"),
+    **dict.fromkeys(("cache", "plugin-skills"), "what the other program writes again"),
 }
 
 
@@ -76,6 +78,7 @@ class _OpenClawHome:
         self._read_users()
         self._read_agents()
         self._read_jobs()
+        self._read_state()
         return self.content
 
     def _leave(self, path: str, reason: str) -> None:
@@ -154,11 +157,7 @@ class _OpenClawHome:
                 platform = name.removesuffix(ending).split("-")[0]
                 users = value.get("allowFrom") if isinstance(value, dict) else ()
                 for user in users if isinstance(users, list) else ():
-                    if str(user) == "*":
-                        self.content.leave("paired user", f"{platform}: *", "it lets everyone in: decide it here", path)
-                    else:
-                        user_id = str(user).removeprefix(f"{platform}:")
-                        self.content.users.append(PairedUser(platform, user_id, "", 0.0, path))
+                    add_user(self.content, platform, str(user), path)
 
     def _read_agents(self) -> None:
         sessions = []
@@ -213,77 +212,15 @@ class _OpenClawHome:
         value = self._value(path, "job")
         jobs = value.get("jobs") if isinstance(value, dict) else value
         for job in jobs if isinstance(jobs, list) else ():
-            self._add_job(job, path)
+            add_job(self.content, job, path)
+
+    def _read_state(self) -> None:
+        """Read the shared database of newer versions: jobs, users, keys."""
         database = "state/openclaw.sqlite"
         copy = copy_database(self._tree, database, self._work / "state")
         if copy is None:
             return
         for suffix in ("", "-wal", "-shm", "-journal"):
             self._tree.take(f"{database}{suffix}")
-        self.content.leave("database", database, "devices, registries and states of the other program", database)
-        known = {str(job.fields.get("id")) for job in self.content.jobs}
-        try:
-            with contextlib.closing(sqlite3.connect(copy)) as db:
-                db.row_factory = sqlite3.Row
-                for row in db.execute("SELECT * FROM cron_jobs").fetchall():
-                    if str(row["job_id"]) not in known:
-                        self._add_job(_stored_job(dict(row)), database)
-        except (sqlite3.Error, IndexError) as exc:
-            if "no such table" not in str(exc):
-                self.content.leave("job", database, f"its jobs cannot be read: {exc}", database)
-
-    def _add_job(self, job: Any, path: str) -> None:
-        """Add a job in upstream's form."""
-        if not isinstance(job, dict):
-            self.content.leave("job", str(job)[:40], "it is no mapping", path)
-            return
-        payload, schedule, delivery = (_mapping(job.get(key)) for key in ("payload", "schedule", "delivery"))
-        name = str(job.get("name") or job.get("id") or "?")
-        prompt = payload.get("message") or payload.get("text")
-        if not prompt:
-            self.content.leave("job", name, f"it runs no model: {payload.get('kind') or 'no payload'}", path)
-            return
-        fields: dict[str, Any] = {"id": str(job.get("id") or job.get("jobId") or ""), "name": name, "prompt": prompt}
-        match schedule.get("kind"):
-            case "cron":
-                fields["schedule"] = {"kind": "cron", "expr": schedule.get("expr")}
-            case "every":
-                fields["schedule"] = {"kind": "interval", "minutes": int(schedule.get("everyMs") or 0) // 60_000}
-            case _:
-                fields["schedule"] = {"kind": "once", "run_at": schedule.get("at")}
-        fields["enabled"] = job.get("enabled") is not False
-        zone = schedule.get("tz")
-        if zone and str(local_zone()) != zone:
-            fields["enabled"] = False
-            reason = f"it is paused here: its times are those of {zone}; `hermes cron edit` sets them, then resume it"
-            self.content.leave("job", f"{name}: time zone", reason, path)
-        channel, to = delivery.get("channel"), delivery.get("to")
-        if delivery.get("mode") != "webhook" and channel and channel != "last" and to:
-            chat = str(to).removeprefix(f"{channel}:").removeprefix("group:").removeprefix("channel:")
-            fields["deliver"] = f"{channel}:{chat.replace(':topic:', ':')}"
-        elif delivery and delivery.get("mode") != "none":
-            reason = "the answer is stored here only: `hermes cron edit --deliver` names a chat"
-            self.content.leave("job", f"{name}: delivery", reason, path)
-        self.content.jobs.append(JobEntry(fields, path))
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _stored_job(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of `cron_jobs` in the form of `jobs.json`."""
-    return {
-        "id": row["job_id"],
-        "name": row["name"],
-        "enabled": bool(row["enabled"]),
-        "schedule": {
-            "kind": row["schedule_kind"],
-            "expr": row["schedule_expr"],
-            "tz": row["schedule_tz"],
-            "everyMs": row["every_ms"],
-            "at": row["at"],
-        },
-        "payload": {"kind": row["payload_kind"], "message": row["payload_message"]},
-        "delivery": {"mode": row["delivery_mode"], "channel": row["delivery_channel"], "to": row["delivery_to"]},
-    }
+        for stores in read_state(copy, database, self.content):
+            self._read_logins(stores, database, "main")

@@ -24,6 +24,9 @@ from hermes_agent.sessions.imported_sessions import DatedMessage, ImportedSessio
 SOURCE = "openclaw"
 """Source of sessions that belong to no chat platform."""
 _OWN_CHANNELS = frozenset({"main", "cron", "hook", "subagent", "webchat", "acp", "explicit", "heartbeat", "node"})
+_SESSION_TABLES = ("session_nodes", "session_entries", "session_windows", "sessions")
+"""Tables that say to which chat a session belongs, of one version or another; the richest is first."""
+_ARCHIVES = frozenset({"session_transcript_archives", "session_transcript_cold_archives"})
 _LEFT_ENDINGS = (
     (".deleted.", "the user deleted it"),
     (".checkpoint.", "a copy from before a compaction"),
@@ -77,12 +80,23 @@ class OpenClawSessions:
         tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "transcript_events" not in tables:
             return  # of a version that kept sessions in files
-        for table in sorted({"session_windows", "session_entries", "sessions"} & tables):
-            columns = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
-            if {"session_id", "session_key"} <= columns:
-                for session_id, key in db.execute(f"SELECT session_id, session_key FROM {table}"):
-                    self._entries.setdefault(str(session_id), (str(key), {}))
-        columns = {row[1] for row in db.execute("PRAGMA table_info(transcript_events)")}
+        for table in _SESSION_TABLES:
+            columns = _columns(db, table)
+            named = next((name for name in ("session_id", "current_session_id") if name in columns), "")
+            if not named or "session_key" not in columns:
+                continue
+            entry = "entry_json" if "entry_json" in columns else "NULL"
+            for session_id, key, text in db.execute(f"SELECT {named}, session_key, {entry} FROM {table}"):
+                self._entries.setdefault(str(session_id), (str(key), _object(text)))
+        for table in sorted(_ARCHIVES & tables):
+            for (session_id,) in db.execute(f"SELECT DISTINCT session_id FROM {table}"):
+                reason = "an older part of it is in a compressed archive of the other program"
+                self._content.leave("session", str(session_id), reason, path)
+        if "standing_intents" in tables:
+            for (text,) in db.execute("SELECT description FROM standing_intents"):
+                reason = "this program has no standing intents: ask the agent to remember it"
+                self._content.leave("intent", str(text)[:60], reason, path)
+        columns = _columns(db, "transcript_events")
         for (session_id,) in db.execute("SELECT DISTINCT session_id FROM transcript_events ORDER BY 1").fetchall():
             rows = db.execute(
                 "SELECT event_json FROM transcript_events WHERE session_id = ? ORDER BY seq", (session_id,)
@@ -162,6 +176,18 @@ def _json_of(tree: SourceTree, path: str) -> Any:
         return json.loads(tree.read_bytes(path) or b"null")
     except ValueError:
         return None
+
+
+def _columns(db: sqlite3.Connection, table: str) -> frozenset[str]:
+    return frozenset(row[1] for row in db.execute(f"PRAGMA table_info({table})"))
+
+
+def _object(text: Any) -> Event:
+    """Return the JSON object of a text, or an empty one."""
+    with contextlib.suppress(TypeError, ValueError):
+        value = json.loads(text)
+        return value if isinstance(value, dict) else {}
+    return {}
 
 
 def _is(event: Any, kind: str) -> bool:

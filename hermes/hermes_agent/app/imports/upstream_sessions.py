@@ -22,10 +22,19 @@ from hermes_agent.sessions.imported_sessions import DatedMessage, ImportedSessio
 
 OWN_SOURCES = frozenset({"", "acp", "cli", "cron", "desktop", "local", "subagent", "tui"})
 """Sources of sessions of the home's owner."""
+NEWEST_TABLES = 30
+"""Number of the newest tables (`schema_version`) that this module was made for."""
+_COLUMNS = {"sessions": {"id", "source", "started_at"}, "messages": {"id", "session_id", "role", "content"}}
+"""Columns without which a conversation cannot be read."""
 _JSON_MARK = "\x00json:"
 _TABLES = {
     "schema_version": "",
     "compression_locks": "",
+    "conversation_generations": "",
+    "gateway_heartbeats": "",
+    "gateway_hygiene_state": "",
+    "session_turn_leases": "",
+    "system_prompts": "",
     "session_model_usage": "the usage by model stays there; the tokens of each session are imported",
     "state_meta": "upstream's own notes about its state",
     "gateway_routing": "each chat begins a new session here; the old ones are in `hermes sessions list --all`",
@@ -93,11 +102,14 @@ class UpstreamSessions:
         if "sessions" not in tables or "messages" not in tables:
             self._content.leave("sessions", self._path, "it has no tables `sessions` and `messages`", self._path)
             return
+        self._check_version(db, tables)
         with contextlib.suppress(sqlite3.Error):  # a database without upstream's index is read once for each session
             db.execute("CREATE INDEX import_messages ON messages (session_id, id)")
         columns = _columns(db, "messages")
+        prompts = dict(db.execute("SELECT hash, prompt FROM system_prompts")) if "system_prompts" in tables else {}
         for row in db.execute("SELECT * FROM sessions ORDER BY started_at, id"):
             values = dict(row)
+            values["system_prompt"] = values.get("system_prompt") or prompts.get(values.get("system_prompt_hash"))
             try:
                 found = db.execute("SELECT * FROM messages WHERE session_id = ? ORDER BY id", (values["id"],))
                 yield self._session(values, [dict(item) for item in found], columns), self._path
@@ -106,6 +118,26 @@ class UpstreamSessions:
         orphans = "SELECT count(*) FROM messages WHERE session_id NOT IN (SELECT id FROM sessions)"
         if count := db.execute(orphans).fetchone()[0]:
             self._content.leave("messages", self._path, "they belong to sessions that are gone", self._path, count)
+
+    def _check_version(self, db: sqlite3.Connection, tables: Sequence[str]) -> None:
+        """Name tables that are newer than this module.
+
+        Raises:
+            UserError: conversations cannot be read from them.
+        """
+        found = db.execute("SELECT max(version) FROM schema_version").fetchone() if "schema_version" in tables else None
+        version = int(_number(found[0])) if found is not None else 0
+        for table, needed in _COLUMNS.items():
+            if missing := ", ".join(sorted(needed - _columns(db, table))):
+                raise UserError(
+                    f"{self._tree.root / self._path} (tables {version}) has no column {missing} in `{table}`: its"
+                    " conversations cannot be read, and nothing is imported",
+                    hint="A newer release of this program may know these tables: `hermes update`. Without the"
+                    " conversations: import a copy of the folder that has no state.db.",
+                )
+        if version > NEWEST_TABLES:
+            reason = f"tables {version} are newer than those that this program knows ({NEWEST_TABLES}); what it does"
+            self._content.leave("table", f"{self._path}: schema_version", f"{reason} not know is named", self._path)
 
     def _leave_tables(self, db: sqlite3.Connection, tables: Sequence[str]) -> None:
         for name in tables:

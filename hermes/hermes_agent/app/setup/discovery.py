@@ -1,4 +1,4 @@
-"""Survey of the machine before the setup: keys in the environment, model servers, the embedded model.
+"""Survey of the machine before the setup: keys in the environment, model servers, own clients.
 
 Nothing is written. Only servers on this machine, and addresses that the operator configured, are contacted.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from hermes_agent.contracts.model_client import ClientProfile
 from hermes_agent.core.errors import UserError
 from hermes_agent.host import Host
 from hermes_agent.models.model_catalog import fetch_model_ids
@@ -36,21 +38,29 @@ class FoundServer(NamedTuple):
     models: tuple[str, ...]
 
 
+class FoundClient(NamedTuple):
+    """A provider that brings its own client."""
+
+    provider: ModelProvider
+    profile: ClientProfile
+    problem: str
+    """Why it cannot answer yet; "" if it can."""
+
+
 class SetupSurvey(NamedTuple):
     """Everything that the survey found."""
 
     keys: tuple[FoundKey, ...]
     servers: tuple[FoundServer, ...]
-    local_problem: str
-    """Why the embedded model cannot answer yet; "" if it can."""
+    clients: tuple[FoundClient, ...]
 
     def lines(self) -> list[str]:
-        """Return one line for each model server, each key, and the embedded model."""
+        """Return one line for each model server, each key, and each own client that can answer."""
         found = [
             f"{server.provider.display_name} at {server.base_url}: {_models(server.models)}" for server in self.servers
         ]
         found += [f"a key of {key.provider.display_name} ({key.variable})" for key in self.keys]
-        return found + ([] if self.local_problem else ["the embedded model"])
+        return found + [client.provider.display_name for client in self.clients if not client.problem]
 
 
 def _models(names: tuple[str, ...]) -> str:
@@ -60,19 +70,25 @@ def _models(names: tuple[str, ...]) -> str:
 
 
 def discover(host: Host) -> SetupSurvey:
-    """Look for keys, model servers and the embedded model; this takes at most a few seconds."""
+    """Look for keys, model servers and providers with their own client; this takes at most a few seconds."""
     providers = [provider for provider in host.model_providers.providers() if not provider.profile.hidden]
     return SetupSurvey(
         tuple(key for provider in providers if (key := _find_key(host, provider)) is not None),
         tuple(server for provider in providers if (server := _find_server(host, provider)) is not None),
-        explain_local(host),
+        tuple(
+            FoundClient(provider, provider.profile, explain_client(host, provider.name))
+            for provider in providers
+            if isinstance(provider.profile, ClientProfile)
+        ),
     )
 
 
-def explain_local(host: Host) -> str:
-    """Return why the embedded model cannot answer, or "" if it can."""
+def explain_client(host: Host, name: str) -> str:
+    """Return why a provider with its own client cannot answer, or "" if it can."""
+    block = host.config.get("model")
+    own = block.get(name) if isinstance(block, Mapping) else None
     try:
-        host.select_model(settings={"provider": "local", "local": (host.config.get("model") or {}).get("local") or {}})
+        host.select_model(settings={"provider": name, name: own or {}})
     except UserError as exc:
         return exc.message
     return ""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.app.doctor import probe_model, terminal_findings
 from hermes_agent.app.gateway_commands import set_up
-from hermes_agent.app.setup.discovery import SetupSurvey, explain_local
+from hermes_agent.app.setup.discovery import FoundClient, SetupSurvey, explain_client
 from hermes_agent.app.setup.questions import Choice, Questions, show_progress
 from hermes_agent.app.setup.user_unit import explain_no_manager, install_unit, unit_path
 from hermes_agent.config import home_paths
@@ -24,6 +24,7 @@ from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.credentials.logins import is_key
 from hermes_agent.host import Host
+from hermes_agent.models.client_profiles import configured_services
 from hermes_agent.models.model_catalog import fetch_model_ids
 from hermes_agent.models.providers import CUSTOM, ModelProvider
 from hermes_agent.models.selection import ModelSelection, is_selected_by_key
@@ -111,7 +112,7 @@ class Setup:
 
     def _plan(self, *, again: bool) -> Plan:
         provider, base_url = self._provider(again=again)
-        if provider.name == "local":
+        if self._own_client(provider) is not None:
             return Plan(provider, "", self.flags.model)
         key, variable, is_stored = self._key(provider, again=again)
         model = self._model(provider, base_url, key, again=again)
@@ -154,15 +155,15 @@ class Setup:
             Choice(key.provider.name, f"{key.provider.display_name}, with the key in {key.variable}")
             for key in self.found.keys
         ]
-        if not self.found.local_problem:
-            rows.append(Choice("local", "the embedded model: runs on this machine, needs no key"))
-        return rows
+        return rows + [_client_row(client) for client in self.found.clients if not client.problem]
 
     def _other_rows(self) -> list[Choice]:
-        rows = [Choice(OTHER_PROVIDER, OTHER_PROVIDER), Choice(OTHER_SERVER, OTHER_SERVER)]
-        if self.found.local_problem:
-            rows.insert(0, Choice("local", "the embedded model: runs on this machine, needs no key (1.1 GB)"))
-        return rows
+        missing = [client for client in self.found.clients if client.problem and client.profile.setup_text]
+        own = [_client_row(client, client.profile.download_text) for client in missing]
+        return [*own, Choice(OTHER_PROVIDER, OTHER_PROVIDER), Choice(OTHER_SERVER, OTHER_SERVER)]
+
+    def _own_client(self, provider: ModelProvider) -> FoundClient | None:
+        return next((client for client in self.found.clients if client.provider.name == provider.name), None)
 
     def _with_key(self) -> list[ModelProvider]:
         return [p for p in self.host.model_providers.providers() if is_selected_by_key(p)]
@@ -233,8 +234,8 @@ class Setup:
 
     def _try(self, plan: Plan) -> tuple[str, str]:
         """Return why the model does not answer, and a remedy; both are "" if it answers."""
-        if plan.provider.name == "local":
-            return self._try_local()
+        if (client := self._own_client(plan.provider)) is not None:
+            return self._try_client(client)
         redactor.learn([plan.key])
         done = show_progress(f"Trying {plan.model or 'the first model'} of {plan.provider.display_name}")
         try:
@@ -245,13 +246,16 @@ class Setup:
         done("failed" if problem else "ok")
         return problem, hint
 
-    def _try_local(self) -> tuple[str, str]:
-        problem = explain_local(self.host)
-        if problem:
-            from hermes_agent.app import command_line  # only needed for the download
-
-            command_line.run(["model", "pull"])  # prints its own errors
-            problem = explain_local(self.host)
+    def _try_client(self, client: FoundClient) -> tuple[str, str]:
+        """Prepare a provider with its own client; return why it cannot answer, and a remedy."""
+        name = client.provider.name
+        if not explain_client(self.host, name):
+            return "", ""
+        try:
+            client.profile.prepare(configured_services(client.profile, self.host.config.get))
+        except UserError as exc:
+            return exc.message, exc.hint
+        problem = explain_client(self.host, name)
         return problem, "`hermes doctor` says more." if problem else ""
 
     def store_model(self, plan: Plan) -> None:
@@ -261,7 +265,8 @@ class Setup:
             write_env_value(where.env, plan.variable, plan.key)
             print(f"  {plan.variable} is stored in {where.env}.")
         written = read_file(where.editable).value.get("model")
-        kept = {"local": written["local"]} if isinstance(written, dict) and written.get("local") else {}
+        own = [client.provider.name for client in self.found.clients]
+        kept = {name: written[name] for name in own if isinstance(written, dict) and written.get(name)}
         path = set_value(self.host.home, ("model",), kept | plan.block())
         print(f"  The model is set in {path}.")
         self.host.reread_config()
@@ -304,6 +309,12 @@ class Setup:
             path = install_unit(self.host.home)
             done("ok")
             print(f"  {path} runs the agent. `loginctl enable-linger` keeps it running when you log out.")
+
+
+def _client_row(client: FoundClient, size: str = "") -> Choice:
+    text = client.profile.setup_text or client.profile.description
+    about = f"{client.provider.display_name}: {text}" if text else client.provider.display_name
+    return Choice(client.provider.name, f"{about} ({size})" if size else about)
 
 
 def nix_lines(plan: Plan, platforms: Sequence[str], declared: Path) -> str:
