@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.server.app import build
+from hermes_agent.server.app import HttpRoute, build
 from hermes_agent.server.conversations import (
     AgentProtocol,
     CommandRouterProtocol,
@@ -106,6 +106,7 @@ async def run_daemon(
     webhooks: App | None = None,
     once: IdempotentRequests | None = None,
     service: HostModelsProtocol | None = None,
+    pages: Sequence[HttpRoute] = (),
     handover: SocketHandover | None = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
@@ -118,7 +119,7 @@ async def run_daemon(
         slash: runs lines that begin with `/`.
         on_listen: called with `host:port` when connections are accepted.
         reloads: runs the reloads; None makes one.
-        webhooks, once, service: as `server.app.build` takes them.
+        webhooks, once, service, pages: as `server.app.build` takes them.
         handover: passes listening sockets from the previous process to the next one; its `wanted` says at the end
             whether there is a next one. None passes none.
         on_ready: called after the service manager was notified.
@@ -135,7 +136,7 @@ async def run_daemon(
         async with _fed_watchdog(notifier), _started_components(components, shutdown, settings.drain_timeout_s):
             if settings.enabled:
                 parts = (agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen, webhooks)
-                await _serve(*parts, once, service, handover, on_ready)
+                await _serve(*parts, once, service, pages, handover, on_ready)
             else:
                 handover.store(notifier)
                 notifier.ready(reloads.status_line())
@@ -163,6 +164,7 @@ async def _serve(
     webhooks: App | None,
     once: IdempotentRequests | None,
     service: HostModelsProtocol | None,
+    pages: Sequence[HttpRoute],
     handover: SocketHandover,
     on_ready: Callable[[], None],
 ) -> None:
@@ -200,6 +202,7 @@ async def _serve(
         webhooks=webhooks,
         once=once,
         service=service,
+        pages=pages,
     )
     turns = app.turns
     reloads.status_line = line

@@ -75,6 +75,18 @@ def read_outbound(value: Any, environ: Mapping[str, str]) -> tuple[list[Outbound
     return found, problems
 
 
+def split_denied(
+    hooks: Sequence[OutboundHook], why_denied: Callable[[str], str]
+) -> tuple[list[OutboundHook], list[str]]:
+    """Return the webhooks that may be sent to, and what is wrong with the others.
+
+    Args:
+        why_denied: returns why the operator's table of hosts denies an address, or "".
+    """
+    reasons = [(hook, why_denied(hook.url)) for hook in hooks]
+    return [hook for hook, why in reasons if not why], [f"{h.name} sends nothing: {why}" for h, why in reasons if why]
+
+
 def _read_entry(entry: Any, number: int, environ: Mapping[str, str]) -> tuple[OutboundHook | None, str]:
     if not isinstance(entry, dict):
         return None, "an entry is a mapping with `url` and `events`"
@@ -117,6 +129,18 @@ def request_headers(hook: OutboundHook, event: str, delivery_id: str, body: byte
     return headers | ({"X-Hermes-Signature-256": signature(hook.secret, body)} if hook.secret else {})
 
 
+class SendFailure(NamedTuple):
+    """Why a request failed."""
+
+    text: str
+    passing: bool
+    """Whether another attempt may succeed."""
+
+
+SendEvent = Callable[[OutboundHook, str, str, bytes], SendFailure | None]
+"""Sends an event in a background thread: hook, name of the event, id of the delivery, body."""
+
+
 class _Delivery(NamedTuple):
     hook: OutboundHook
     event: str
@@ -131,6 +155,7 @@ class OutboundWebhooks:
         cwd: returns the working directory.
         profile: name of the agent's profile.
         spawn: runs the sender in a background thread (`Bridge.spawn`).
+        send: sends one event; None for success.
         store: stores an event durably; False means that this process has no outbox.
     """
 
@@ -141,9 +166,10 @@ class OutboundWebhooks:
         cwd: Callable[[], str],
         profile: str,
         spawn: Callable[[Callable[[], None]], None],
+        send: SendEvent,
         store: StoreEvent = lambda *event: False,
     ) -> None:
-        self._store = store
+        self._store, self._post = store, send
         self.by_name: dict[str, OutboundHook] = {}
         self._bus, self._cwd, self._profile, self._spawn = bus, cwd, profile, spawn
         self._pending: Queue[_Delivery] = Queue(MAX_PENDING)
@@ -151,12 +177,16 @@ class OutboundWebhooks:
         self._is_running = False
         self._lock = threading.Lock()
 
-    def load(self, hooks: Sequence[OutboundHook]) -> None:
-        """Register these webhooks in place of those before."""
+    def load(self, hooks: Sequence[OutboundHook], known: Sequence[OutboundHook]) -> None:
+        """Register these webhooks in place of those before.
+
+        Args:
+            known: these, and those to hosts that are denied now, for events that wait.
+        """
         for owner in self._owners:
             self._bus.remove_owner(owner)
         self._owners = [hook.owner for hook in hooks]
-        self.by_name = {hook.name: hook for hook in hooks}
+        self.by_name = {hook.name: hook for hook in known}
         for hook in hooks:
             for event in hook.events:
                 self._bus.add(event, self._callback(hook, event), hook.owner)
@@ -212,30 +242,9 @@ class OutboundWebhooks:
 
     def _send(self, delivery: _Delivery) -> str:
         """Send a delivery, at most twice; return why it failed, or ""."""
-        why = _post(delivery)
+        why = self._post(*delivery)
         if why is None or not why.passing:
             return "" if why is None else why.text
         time.sleep(PAUSE_S)
-        why = _post(delivery)
+        why = self._post(*delivery)
         return "" if why is None else why.text
-
-
-class _Failure(NamedTuple):
-    text: str
-    passing: bool
-
-
-def _post(delivery: _Delivery) -> _Failure | None:
-    """Send one request; return None for success."""
-    import httpx  # 200 ms that a process without webhooks does not need
-
-    hook = delivery.hook
-    headers = request_headers(hook, delivery.event, delivery.id, delivery.body)
-    try:
-        with httpx.Client(timeout=hook.timeout_s, follow_redirects=False) as client:
-            answer = client.post(hook.url, content=delivery.body, headers=headers)
-    except httpx.HTTPError as exc:
-        return _Failure(f"{type(exc).__name__}: {exc}", True)
-    if answer.is_success:
-        return None
-    return _Failure(f"status {answer.status_code}", answer.status_code >= 500)

@@ -69,11 +69,7 @@ class McpDestinations:
 
     def _may_ask(self, place: tuple[str, int], address: str) -> bool:
         table = self._tables.current()
-        own = (
-            place in self._own
-            and is_allowed_address(address, private=True)
-            and not table.denies_address(address, place[1])
-        )
+        own = place in self._own and table.may_ask_own(address, place[1])
         return own or table.may_connect(address, place[1])
 
     def transport(self, http: Any, verify: Any) -> Any:

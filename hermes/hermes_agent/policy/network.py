@@ -260,6 +260,20 @@ class HostTable(NamedTuple):
         """Return whether an IP address may be connected to: it is public, or an entry names the address."""
         return is_allowed_address(address, self.opens_private(address, port)) and not self.denies_address(address, port)
 
+    def why_denied(self, url: str) -> str:
+        """Return why the host of an address that the operator wrote gets no request, or ""."""
+        try:
+            parts = urlsplit(url)
+            place = parse_host(parts.hostname or ""), parts.port or (443 if parts.scheme == "https" else 80)
+        except (ValueError, InvalidHost) as exc:
+            return f"the address cannot be read: {exc}"
+        rule = self.judge(*place)
+        return f"the host {place[0]} is denied: {rule.why}" if rule.verdict == "denied" else ""
+
+    def may_ask_own(self, address: str, port: int) -> bool:
+        """Return whether an IP address of a host that the operator wrote may be requested: a private one, too."""
+        return is_allowed_address(address, private=True) and not self.denies_address(address, port)
+
     def opens_private(self, address: str, port: int) -> bool:
         """Return whether an IP address of a private network may be connected to: `network.hosts` names it."""
         return self.private or any(e.addresses is not None and e.covers(address, port) for e in self.hosts)

@@ -70,6 +70,7 @@ def build(
     webhooks: App | None = None,
     once: IdempotentRequests | None = None,
     service: HostModelsProtocol | None = None,
+    pages: Sequence[HttpRoute] = (),
 ) -> Application:
     """Return the application.
 
@@ -83,6 +84,7 @@ def build(
         webhooks: receives webhooks; None: there are none.
         once: makes requests with an `Idempotency-Key` idempotent; None: the header is ignored.
         service: the models that can be chosen, embeddings and side tasks; None: only the configured model is known.
+        pages: routes of pages for browsers, which check their users themselves.
     """
     turns = TurnSlots(settings, on_change)
     plugins = plugins or NoPlugins()
@@ -102,6 +104,7 @@ def build(
         HttpRoute("/v1/plugins/reload", make_application(extensions.reload), "POST"),
         HttpRoute("/metrics", make_application(MetricsEndpoint(turns, counts, plugins.metrics).get)),
         *([HttpRoute("/webhooks/", webhooks, "POST")] if webhooks else []),
+        *pages,
     ]
     return Application(routes, settings, turns)
 

@@ -35,6 +35,10 @@ OPEN_PATHS = frozenset({"/health", "/ready"})
 """Paths that need no key; `/health` shows more with it."""
 WEBHOOKS = "/webhooks/"
 """Path prefix where a signature replaces the key."""
+PROPOSALS = "/proposals"
+"""Path of the page of proposals, where a session of the browser replaces the key."""
+OTHER_ORIGIN = "hermes.other_origin"
+"""Key of the ASGI scope: whether a page of another, allowed origin sends the request."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?")
@@ -73,6 +77,7 @@ class RequestGuard:
             headers = _headers(scope)
             host = self._check_host(scope, headers.get(b"host"))
             origin = self._check_origin(host, headers.get(b"origin"))
+            scope[OTHER_ORIGIN] = origin is not None
             if origin is not None:
                 common += _cors_headers(origin)
             answer = self._preflight(scope, origin)
@@ -137,7 +142,9 @@ class RequestGuard:
         scope[BEARS_KEY] = right
         if scope["path"].startswith(WEBHOOKS):
             return
-        if right or (scope["path"] in OPEN_PATHS and given is None):
+        path = scope["path"]
+        is_page = path == PROPOSALS or path.startswith(f"{PROPOSALS}/")
+        if right or (given is None and (is_page or path in OPEN_PATHS)):
             return
         what = "the key is wrong" if given is not None else "a key is needed: `Authorization: Bearer KEY`"
         raise HttpError(

@@ -190,7 +190,12 @@ async def open_url(
 
 
 async def post_url(
-    url: str, body: bytes, headers: Mapping[str, str], *, private: bool = False, timeout_s: float = TIMEOUT_S
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    private: bool | AddressPolicy = False,
+    timeout_s: float = TIMEOUT_S,
 ) -> httpx.Response:
     """Send `body` to `url`, follow no redirect, and return the response without its body.
 

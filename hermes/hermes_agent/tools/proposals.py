@@ -21,11 +21,13 @@ from typing import Any, NamedTuple, Protocol
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.system.files import JsonFile, write_atomic
+from hermes_agent.system.locks import FileLock
 
 logger = logging.getLogger(__name__)
 
 FOLDER = "proposals"
 KEY_FILE = ".key"
+LOCK_FILE = ".lock"
 LIFETIME_S = 14 * 86_400.0
 MAX_OPEN = 50
 """Proposals that wait at the same time; further ones are refused."""
@@ -151,10 +153,18 @@ class Proposals:
             raise UserError(f"{what} with {wanted!r}", hint=f"There are: {known}.")
         return found[0]
 
+    def diff(self, proposal: Proposal) -> str:
+        """Return what a proposal changes, as a diff.
+
+        Raises:
+            UserError: it does not fit what is there now.
+        """
+        return self._kind(proposal).show(proposal.change)
+
     def show(self, proposal: Proposal) -> str:
         """Return title, reason and diff of a proposal."""
         try:
-            diff = self._kind(proposal).show(proposal.change)
+            diff = self.diff(proposal)
         except UserError as error:
             diff = f"It cannot be accepted any more: {error.message}"
         return f"{line(proposal)}\n{diff}".rstrip()
@@ -163,13 +173,16 @@ class Proposals:
         """Make the change of a proposal, and return what happened.
 
         Raises:
-            UserError: it is not possible; the proposal stays.
+            UserError: it is not possible; the proposal stays. Or another answer came first.
         """
-        try:
-            said = self._kind(proposal).apply(proposal.change)
-        except ToolFailed as error:
-            raise UserError(str(error)) from error
-        self._drop(proposal, "accepted")
+        with FileLock(self._folder / LOCK_FILE, subject="the proposals of this home"):
+            if not self._file(proposal).exists():
+                raise UserError(f"the proposal {proposal.short} was answered already")
+            try:
+                said = self._kind(proposal).apply(proposal.change)
+            except ToolFailed as error:
+                raise UserError(str(error)) from error
+            self._drop(proposal, "accepted")
         return said
 
     def reject(self, proposal: Proposal) -> None:
@@ -205,8 +218,11 @@ class Proposals:
         return file.read_bytes()
 
     def _drop(self, proposal: Proposal, outcome: str) -> None:
-        (self._folder / f"{proposal.id}.json").unlink(missing_ok=True)
+        self._file(proposal).unlink(missing_ok=True)
         self._log(proposal, outcome)
+
+    def _file(self, proposal: Proposal) -> Path:
+        return self._folder / f"{proposal.id}.json"
 
     def _log(self, proposal: Proposal, outcome: str) -> None:
         logger.info("proposal %s (%s): %s", proposal.short, proposal.title, outcome)

@@ -8,11 +8,13 @@ attempts, is a dead letter (`hermes hooks dead`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import urlsplit
 
 from hermes_agent.delivery import DeliveryService, OutboundReply, ReplyTarget, SendOutcome
 from hermes_agent.delivery.messages import DeliveryCheck
 from hermes_agent.delivery.outbox import OutboxClaim
-from hermes_agent.hooks.outbound import OutboundHook, request_headers
+from hermes_agent.hooks.outbound import OutboundHook, SendFailure, request_headers
+from hermes_agent.policy.network import HostTables, log_connection
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.system.safe_http import AddressRejected, post_url
 
@@ -27,12 +29,17 @@ class OutboundDelivery:
 
     Args:
         hooks: returns the webhooks of the config by name.
+        tables: the operator's table of hosts.
     """
 
     def __init__(
-        self, delivery: DeliveryService, bridge: Bridge, hooks: Callable[[], Mapping[str, OutboundHook]]
+        self,
+        delivery: DeliveryService,
+        bridge: Bridge,
+        hooks: Callable[[], Mapping[str, OutboundHook]],
+        tables: HostTables,
     ) -> None:
-        self._delivery, self._bridge, self._hooks = delivery, bridge, hooks
+        self._delivery, self._bridge, self._hooks, self._tables = delivery, bridge, hooks, tables
         delivery.deliver(PLATFORM, self.deliver, self.check)
 
     def store(self, hook: OutboundHook, event: str, number: str, body: bytes) -> bool:
@@ -50,24 +57,46 @@ class OutboundDelivery:
 
     async def deliver(self, part: OutboxClaim, begin: Callable[[], Awaitable[None]]) -> SendOutcome:
         """Send one event."""
-        import httpx  # only a daemon that sends loads it
-
         hook = self._hooks().get(part.target.chat)
         if hook is None:
             return SendOutcome.refused(f"hooks.outbound has no entry {part.target.chat!r} that can be used")
-        body = str(part.part["text"]).encode()
-        headers = request_headers(hook, str(part.part["event"]), str(part.part["delivery"]), body)
         await begin()
-        try:  # the operator named the host, so a private one is fine; a metadata service never is
-            answer = await post_url(hook.url, body, headers, private=True, timeout_s=hook.timeout_s)
+        event, number, body = str(part.part["event"]), str(part.part["delivery"]), str(part.part["text"]).encode()
+        return await self._request(hook, event, number, body)
+
+    def send(self, hook: OutboundHook, event: str, number: str, body: bytes) -> SendFailure | None:
+        """Send one event from a background thread of a process that stores none; return why it failed."""
+        outcome = self._bridge.wait_core(self._request(hook, event, number, body))
+        return None if outcome.kind == "sent" else SendFailure(outcome.reason, outcome.kind == "retry")
+
+    async def _request(self, hook: OutboundHook, event: str, number: str, body: bytes) -> SendOutcome:
+        """Send one request, if the present table of hosts does not deny its destination.
+
+        The operator named the host, so a private address is allowed; one of a metadata service never is.
+        """
+        import httpx  # only a process that sends loads it
+
+        headers = request_headers(hook, event, number, body)
+        table = self._tables.current()
+        host, port = _place(hook.url)
+        try:
+            if why := table.why_denied(hook.url):
+                raise AddressRejected(why)
+            answer = await post_url(hook.url, body, headers, private=table.may_ask_own, timeout_s=hook.timeout_s)
         except AddressRejected as exc:
+            log_connection("", f"webhook:{hook.name}", host, port, f"refused ({exc})")
             return SendOutcome.refused(str(exc))
         except (httpx.HTTPError, OSError) as exc:
             return SendOutcome.retry(f"{type(exc).__name__}: {exc}"[:300])
         if answer.is_success:
-            return SendOutcome.sent(headers["X-Hermes-Delivery"])
+            return SendOutcome.sent(number)
         reason = f"the receiver answered {answer.status_code}"
         if answer.status_code in LATER or answer.status_code >= 500:
             after = answer.headers.get("retry-after", "")
             return SendOutcome.retry(reason, float(after) if after.isdigit() else None)
         return SendOutcome.refused(reason)
+
+
+def _place(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

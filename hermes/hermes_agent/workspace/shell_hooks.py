@@ -17,6 +17,7 @@ from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.delivery import DeliveryService
 from hermes_agent.hooks import HookBus
+from hermes_agent.policy.network import HostTables
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.task_shells import TaskShells
@@ -39,6 +40,7 @@ class ShellHookDeps(NamedTuple):
     get: Callable[[str], Any]
     home: Path
     hooks: HookBus
+    network: HostTables
     shells: TaskShells
     working_directory: Path
 
@@ -70,11 +72,12 @@ class ShellHookLoader:
         """Register the webhooks of `hooks.outbound`."""
         if self._outbound is None and not entries:
             return
-        from hermes_agent.hooks.outbound import OutboundWebhooks, read_outbound  # few hosts have webhooks
+        from hermes_agent.hooks.outbound import OutboundWebhooks, read_outbound, split_denied  # few hosts have webhooks
         from hermes_agent.hooks.shell_registry import SAFE_MODE
 
-        found, problems = read_outbound(entries, os.environ)
-        for problem in problems:
+        known, problems = read_outbound(entries, os.environ)
+        found, denied = split_denied(known, self._deps.network.current().why_denied)
+        for problem in [*problems, *denied]:
             logger.warning("webhook: %s", problem)
         if found and os.environ.get(SAFE_MODE) == "1":
             logger.warning("webhooks: none is sent: %s is set", SAFE_MODE)
@@ -83,15 +86,16 @@ class ShellHookLoader:
             from hermes_agent.workspace.outbound_delivery import OutboundDelivery
 
             deps = self._deps
-            durable = OutboundDelivery(deps.delivery, deps.bridge, lambda: made.by_name)
+            durable = OutboundDelivery(deps.delivery, deps.bridge, lambda: made.by_name, deps.network)
             self._outbound = made = OutboundWebhooks(
                 deps.hooks,
                 cwd=self._cwd,
                 profile=profile_name(deps.home),
                 spawn=deps.bridge.spawn,
+                send=durable.send,
                 store=durable.store,
             )
-        self._outbound.load(found)
+        self._outbound.load(found, known)
 
     def _cwd(self) -> str:
         scope = current_scope.get()

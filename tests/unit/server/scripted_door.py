@@ -205,15 +205,19 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def serving(
-    agent: ScriptedAgent | Play, slash: Any = None, webhooks: Any = None, service: Any = None, **settings: Any
+    agent: ScriptedAgent | Play,
+    slash: Any = None,
+    webhooks: Any = None,
+    service: Any = None,
+    pages: Any = (),
+    **settings: Any,
 ) -> AsyncIterator[Running]:
     """Run a real server on a free port of 127.0.0.1; it is stopped at the end."""
     door = agent if hasattr(agent, "open") else ScriptedAgent(agent)
     given = HttpSettings(**{"port": 0, "key": KEY, "drain_timeout_s": LIMIT_S, **settings})
     counts = {"plugins": 1, "tools": 2}
-    app = build(
-        door, given, models=["scripted-1"], counts=lambda: counts, slash=slash, webhooks=webhooks, service=service
-    )
+    kept = {"slash": slash, "webhooks": webhooks, "service": service, "pages": pages}
+    app = build(door, given, models=["scripted-1"], counts=lambda: counts, **kept)
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     running = Running("", door, app, asyncio.Event(), asyncio.Event(), asyncio.Event())
 

@@ -10,9 +10,11 @@ import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hermes_agent.app.main import main
 from hermes_agent.delivery import Mailbox
@@ -143,3 +145,67 @@ def test_a_metadata_service_is_never_asked() -> None:
         host._run(host.host.delivery.drain(10))
         (letter,) = letters(host)
     assert "is not a public address" in letter.reason
+
+
+@pytest.mark.parametrize("key", ["network", "security"])
+@pytest.mark.parametrize("daemon", [True, False])
+def test_a_denied_host_is_named_at_the_start_and_gets_nothing(key: str, daemon: bool) -> None:
+    lists = {"network": {"deny": ["127.0.0.0/8"]}}
+    if key == "security":
+        lists = {"security": {"website_blocklist": {"enabled": True, "domains": ["127.0.0.1"]}}}
+    with received() as service:
+        with plugin_host(config={**hooks(service.url), **lists}, model=[TODO, "done"]) as host:
+            if daemon:
+                host._run(host.host.delivery.start())
+            host.ask("plan")
+            host.host.hooks.wait_idle(30)
+            if daemon:
+                host._run(host.host.delivery.drain(10))
+            assert "webhook: audit sends nothing: the host 127.0.0.1 is denied" in host.log_text
+        assert service.requests == []
+
+
+def test_a_name_whose_address_is_denied_gets_nothing() -> None:
+    with received() as service:
+        lists = {"network": {"deny": ["127.0.0.0/8", "::1"]}}
+        settings = hooks(service.url.replace("127.0.0.1", "localhost"))
+        with plugin_host(config={**settings, **lists}, model=[TODO, "done"]) as host:
+            host._run(host.host.delivery.start())
+            host.ask("plan")
+            while not letters(host):
+                threading.Event().wait(0.05)
+            host._run(host.host.delivery.drain(10))
+            (letter,) = letters(host)
+        assert "localhost" in letter.reason and service.requests == []
+
+
+def test_a_host_that_is_denied_later_gets_nothing_more() -> None:
+    with received(503) as service, plugin_host(config=hooks(service.url), model=[TODO, "done"]) as host:
+        host._run(host.host.delivery.start())
+        host.ask("plan")
+        service.wait(1)
+        file = host.home / "config.yaml"
+        file.write_text(json.dumps({**yaml.safe_load(file.read_text()), "network": {"deny": ["127.0.0.1"]}}))
+        host.host.reread_config()
+        while not letters(host):
+            threading.Event().wait(0.05)
+        host._run(host.host.delivery.drain(10))
+        (letter,) = letters(host)
+    assert letter.reason == "the host 127.0.0.1 is denied: `network.deny` names it" and len(service.requests) == 1
+
+
+def test_the_check_of_the_config_names_a_webhook_to_a_denied_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = {**hooks("https://audit.example.org/x"), "network": {"deny": ["*.example.org"]}}
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    monkeypatch.setattr(os, "environ", {**os.environ, "HERMES_HOME": str(tmp_path)})
+    for command in (["config", "check"], ["config", "check", str(tmp_path / "config.yaml")]):
+        assert main(command) == 78
+        assert "`hooks.outbound[0].url`: the host audit.example.org is denied: `network.deny` names it" in (
+            capsys.readouterr().out
+        )
+    assert main(["hooks", "doctor"]) == 1
+    assert "audit sends nothing: the host audit.example.org is denied" in capsys.readouterr().out
+    (tmp_path / "config.yaml").write_text(json.dumps({**config, "network": {"deny": ["example.org"]}}))
+    assert main(["config", "check"]) == 0

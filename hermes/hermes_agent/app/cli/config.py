@@ -49,11 +49,42 @@ def _check(args: Args) -> int:
         report = check_file(Path(args.file), strict=args.strict, label=args.label, schema=schema)
         if report.is_valid and report.unit == "key":
             _add_unknown_names(report, Path(args.file), args.label)
+    if report.is_valid:
+        _add(report, _find_denied_webhooks(args.file))
     if args.json:
         print_json(report.as_json())
     else:
         print(report)
     return EXIT_OK if report.is_valid else EXIT_CONFIG
+
+
+def _find_denied_webhooks(file: str | None) -> list[ConfigFinding]:
+    """Return an error for each webhook of `hooks.outbound` to a host that the table of hosts denies.
+
+    Args:
+        file: checked in place of the config of the home.
+    """
+    from hermes_agent.config import ConfigFinding, hermes_home, load  # as in _check
+    from hermes_agent.config.yaml_reader import read_file
+    from hermes_agent.policy.network import HostTables
+
+    values = load(hermes_home()).values if file is None else {}
+    if file is not None and file.endswith((".yaml", ".yml")):
+        values = read_file(Path(file)).value
+
+    def get(key: str) -> Any:
+        value: Any = values
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return value
+
+    denied, entries = HostTables(get).current().why_denied, get("hooks.outbound")
+    return [
+        ConfigFinding(file or "", None, None, key, f"`{key}`: {why}", "error")
+        for number, entry in enumerate(entries if isinstance(entries, list) else ())
+        if isinstance(entry, dict) and entry.get("url") and (why := denied(str(entry["url"])))
+        for key in [f"hooks.outbound[{number}].url"]
+    ]
 
 
 def _find_certain_unknown_names(found: Discovery, values: dict[str, Any] | None = None) -> list[ConfigFinding] | None:

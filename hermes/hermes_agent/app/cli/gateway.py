@@ -133,8 +133,10 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
     from hermes_agent.runtime.loops import new_core_loop
     from hermes_agent.server import read_settings, with_key
     from hermes_agent.server.conversations import IdempotentRequests
+    from hermes_agent.server.proposal_page import ProposalPage
     from hermes_agent.service.control_socket import ControlSocket
     from hermes_agent.service.daemon_state import write_note
+    from hermes_agent.tools.proposals import Proposals
     from hermes_agent.workspace.feature import ProcessNotices
 
     settings = read_settings(host.config, host.credentials)
@@ -188,6 +190,7 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
                 once=IdempotentRequests(host.delivery, host.agent.call_transcript),
                 webhooks=webhooks,
                 service=HostModels(host),
+                pages=ProposalPage(host.service(Proposals), settings.key, host.bridge.run).routes(),
                 handover=handover,
                 on_ready=ready,
             )

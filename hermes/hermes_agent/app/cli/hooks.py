@@ -29,6 +29,12 @@ def _configured() -> tuple[Any, Any, list[Any], list[str]]:
     config = load(home)
     values = {key: config.get(key) for key in ("hooks", "hooks_auto_accept", "hooks_consent")}
     hooks, problems = read_shell_hooks(values["hooks"])
+    if isinstance(values["hooks"], dict) and values["hooks"].get("outbound"):
+        from hermes_agent.hooks.outbound import read_outbound, split_denied  # few homes have webhooks
+        from hermes_agent.policy.network import HostTables
+
+        known, wrong = read_outbound(values["hooks"]["outbound"], os.environ)
+        problems += [*wrong, *split_denied(known, HostTables(config.get).current().why_denied)[1]]
     return home, HookConsent.from_config(home, values, os.environ), hooks, problems
 
 
