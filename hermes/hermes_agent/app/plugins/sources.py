@@ -242,7 +242,7 @@ class GitProgram:
         done = run(
             argv,
             cwd=self._directory,
-            env=_environment(os.environ),
+            env=_environment(os.environ, why.location),
             timeout_s=self._limit_s,
             output_limit_bytes=kept_bytes,
             cancelled=threading.Event(),
@@ -263,18 +263,21 @@ class GitProgram:
 _TOO_LARGE = re.compile(r"File too large|died of signal 25|signal 25|pack exceeds maximum")
 
 
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+def _environment(environ: Mapping[str, str], location: str) -> dict[str, str]:
+    """Return the environment of git; from an https address no redirect leads to http."""
+    schemes = [scheme for scheme in SCHEMES if scheme != "http" or not location.startswith("https:")]
     own = {
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ALLOW_PROTOCOL": "https:http:ssh:git:file",
+        "GIT_ALLOW_PROTOCOL": ":".join(schemes),
         "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
         "GIT_LFS_SKIP_SMUDGE": "1",
         "LC_ALL": "C",
     }
     kept = {name: environ[name] for name in _SECRET_NAMES if name in environ}
-    return {**tool_environment(environ), **kept, **own}
+    authorities = {"GIT_SSL_CAINFO": environ["SSL_CERT_FILE"]} if environ.get("SSL_CERT_FILE") else {}
+    return {**authorities, **tool_environment(environ), **kept, **own}
 
 
 def _last_line(text: str) -> str:
@@ -288,7 +291,13 @@ def _last_line(text: str) -> str:
 def _hint(text: str, source: PluginSource) -> str:
     if "couldn't find remote ref" in text:
         return "It has no such branch or tag; a commit is named by all 40 digits."
-    if "could not read Username" in text or "Permission denied (publickey" in text:
+    if "certificate" in text or "SSL" in text:
+        return (
+            "`SSL_CERT_FILE` names a file with the authorities that are trusted, if its certificate is a private one."
+        )
+    if any(
+        sign in text for sign in ("could not read Username", "Authentication failed", "Permission denied (publickey")
+    ):
         return "It is not there, or it is private: use an ssh URL and an ssh agent that has the key."
     return "" if source.location.startswith("file:") else "Is the name right, and is there a network?"
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from hermes_agent.app.plugins.sources import GitProgram, PluginSource, parse_source
 from hermes_agent.core.errors import UserError
@@ -124,6 +125,8 @@ class Taps:
             return text.removesuffix(".git")
         if not text.startswith(("https://", "ssh://", "file://")) or not text.isprintable():
             raise UserError(f"{text!r} is no tap", hint=FORMS)
+        if urlsplit(text).password is not None:
+            raise UserError("the address of a tap has no password: lists would show it", hint="Use an ssh address.")
         return text
 
     def add(self, repo: str, path: str = DEFAULT_PATH, *, trusted: bool = False) -> tuple[Tap, int]:
