@@ -204,6 +204,7 @@ soak: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	@$(BIN)/python docs/pictures.py
+	@cd tests && ../$(BIN)/python -m compat.surface --write
 	@$(BIN)/python docs/contents_page.py
 	@$(BIN)/python -m hermes_agent.hooks.reference docs/plugins/hooks
 	@$(BIN)/python tests/unit/commands/test_page.py

@@ -11,7 +11,7 @@ import abc
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from hermes_agent.adapters import adapter_state
@@ -244,21 +244,21 @@ class BasePlatformAdapter(MessageSender):
         """Set `handler(event, session_key)` for messages to a busy session; it returns True if it handled one."""
         self._busy_session_handler = handler
 
-    def set_session_store(self, store: Any) -> None:
+    def set_session_store(self, session_store: Any) -> None:
         """Set the session store, for adapters that read it."""
-        self._session_store = store
+        self._session_store = session_store
 
     def set_fatal_error_handler(self, handler: Callable[[Any], Any] | None) -> None:
         """Call `handler(adapter)` when the adapter stops because of an error."""
         self._fatal_error_handler = handler
 
-    def set_topic_recovery_fn(self, function: Callable[[SessionSource], str | None] | None) -> None:
-        """Set `function(source)`, which returns the thread of a message; None keeps it."""
-        self._topic_recovery_fn = function
+    def set_topic_recovery_fn(self, fn: Callable[[SessionSource], str | None] | None) -> None:
+        """Set `fn(source)`, which returns the thread of a message; None keeps it."""
+        self._topic_recovery_fn = fn
 
-    def set_authorization_check(self, check: Callable[[str, str | None, str | None], bool] | None) -> None:
-        """Set `check(user_id, chat_type, chat_id)`: whether a user may use a button."""
-        self._authorization_check = check
+    def set_authorization_check(self, callback: Callable[[str, str | None, str | None], bool] | None) -> None:
+        """Set `callback(user_id, chat_type, chat_id)`: whether a user may use a button."""
+        self._authorization_check = callback
 
     def set_plugin_handlers(self, handlers: Callable[[], Sequence[HandlerFactory]] | None) -> None:
         """Set the function that returns what plugins registered for this platform."""
@@ -330,8 +330,14 @@ class BasePlatformAdapter(MessageSender):
         """Show the typing indicator again."""
         self._typing_paused.discard(chat_id)
 
-    async def interrupt_session_activity(self, session_key: str, chat_id: str) -> None:
-        """Interrupt the work on a message of a session, and hide the typing indicator."""
+    async def interrupt_session_activity(
+        self, session_key: str, chat_id: str, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Interrupt the work on a message of a session, and hide the typing indicator.
+
+        Args:
+            metadata: accepted and ignored.
+        """
         if session_key in self._active_sessions:
             self._active_sessions[session_key].set()
         await call_optional(self, "stop_typing", chat_id)

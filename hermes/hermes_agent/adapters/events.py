@@ -88,6 +88,18 @@ class SessionSource:
     auto_thread_initial_name: str | None = None
     delivered_via_upstream_relay: bool = False
 
+    @property
+    def description(self) -> str:
+        """The place in words: `DM with Ann`, `group: Team, thread: 5`."""
+        if self.platform.value == "local":
+            return "CLI terminal"
+        name = self.chat_name or self.chat_id
+        if self.chat_type == "dm":
+            place = f"DM with {self.user_name or self.user_id or 'user'}"
+        else:
+            place = f"{self.chat_type}: {name}" if self.chat_type in ("group", "channel") else name
+        return f"{place}, thread: {self.thread_id}" if self.thread_id else place
+
     def to_dict(self) -> dict[str, Any]:
         """Return a dict of JSON types."""
         return {**asdict(self), "platform": self.platform.value}

@@ -63,14 +63,14 @@ _QUOTED = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
 _JSON_TAG = re.compile(r'(?<=[:,\[{ \t])"(?:[^"\\\n]|\\.)*MEDIA:(?:[^"\\\n]|\\.)*"')
 
 
-def extract_media(text: str) -> tuple[list[tuple[str, bool]], str]:
+def extract_media(content: str) -> tuple[list[tuple[str, bool]], str]:
     """Remove the `MEDIA:<path>` tags from a text.
 
     Returns:
         Path and "is a voice message" of each tag, and the text without tags and `[[…]]` marks.
     """
-    is_voice = AS_VOICE in text
-    bare = text.replace(AS_VOICE, "").replace(AS_DOCUMENT, "")
+    is_voice = AS_VOICE in content
+    bare = content.replace(AS_VOICE, "").replace(AS_DOCUMENT, "")
     fences = [match.span() for match in _FENCE.finditer(bare)]
     found: list[tuple[str, bool]] = []
 
@@ -84,46 +84,46 @@ def extract_media(text: str) -> tuple[list[tuple[str, bool]], str]:
         found.append((str(Path(path).expanduser()) if path.startswith("~/") else path, is_voice))
         return ""
 
-    return found, _close_gaps(_MEDIA.sub(take, bare), text)
+    return found, _close_gaps(_MEDIA.sub(take, bare), content)
 
 
-def extract_images(text: str) -> tuple[list[tuple[str, str]], str]:
+def extract_images(content: str) -> tuple[list[tuple[str, str]], str]:
     """Remove images on the web from a text: `![alt](https://…)` and `<img src="https://…">`.
 
     Returns:
         URL and alternative text of each image, and the remaining text.
     """
-    fences = [match.span() for match in _FENCE.finditer(text)]
+    fences = [match.span() for match in _FENCE.finditer(content)]
     found: list[tuple[int, str, str]] = []
 
     def in_code(match: re.Match[str]) -> bool:
         return any(start <= match.start() < end for start, end in fences)
 
     spans: list[tuple[int, int]] = []
-    for match in _MARKDOWN_IMAGE.finditer(text):
+    for match in _MARKDOWN_IMAGE.finditer(content):
         if not in_code(match):
             found.append((match.start(), match[2], match[1]))
             spans.append(match.span())
-    for match in _HTML_IMAGE.finditer(text):
+    for match in _HTML_IMAGE.finditer(content):
         import html  # slow import, needed only for such a tag
 
         given = {m[1].lower(): html.unescape(m[2] or m[3] or m[4] or "") for m in _ATTRIBUTE.finditer(match[0])}
         if not in_code(match) and given.get("src", "").startswith(("http://", "https://")):
             found.append((match.start(), given["src"], given.get("alt", "")))
             spans.append(match.span())
-    return [(url, alt) for _, url, alt in sorted(found)], _close_gaps(_remove_spans(text, spans), text)
+    return [(url, alt) for _, url, alt in sorted(found)], _close_gaps(_remove_spans(content, spans), content)
 
 
-def extract_local_files(text: str) -> tuple[list[str], str]:
+def extract_local_files(content: str) -> tuple[list[str], str]:
     """Remove bare paths of existing files of deliverable types from a text.
 
     Returns:
         The paths, and the remaining text. Paths in code and URLs stay.
     """
-    code = [match.span() for match in _CODE.finditer(text)]
+    code = [match.span() for match in _CODE.finditer(content)]
     found: list[str] = []
     spans: list[tuple[int, int]] = []
-    for match in _BARE_PATH.finditer(text):
+    for match in _BARE_PATH.finditer(content):
         path = Path(match[1]).expanduser()
         if any(start <= match.start() < end for start, end in code):
             continue
@@ -131,7 +131,7 @@ def extract_local_files(text: str) -> tuple[list[str], str]:
             spans.append(match.span())
             if str(path) not in found:
                 found.append(str(path))
-    return found, _close_gaps(_remove_spans(text, spans), text)
+    return found, _close_gaps(_remove_spans(content, spans), content)
 
 
 class TextReferences(NamedTuple):
@@ -258,15 +258,15 @@ def validate_media_delivery_path(path: str) -> str | None:
     return str(real) if _is_recent(real) else None
 
 
-def filter_media_delivery_paths(media: Iterable[tuple[str, bool]]) -> list[tuple[str, bool]]:
+def filter_media_delivery_paths(media_files: Iterable[tuple[str, bool]]) -> list[tuple[str, bool]]:
     """Return the items of `(path, is voice)` that may be sent, with real paths."""
-    checked = ((_checked(path), is_voice) for path, is_voice in media)
+    checked = ((_checked(path), is_voice) for path, is_voice in media_files)
     return [(path, is_voice) for path, is_voice in checked if path is not None]
 
 
-def filter_local_delivery_paths(paths: Iterable[str]) -> list[str]:
+def filter_local_delivery_paths(file_paths: Iterable[str]) -> list[str]:
     """Return the real paths of the files that may be sent."""
-    return [real for path in paths if (real := _checked(path)) is not None]
+    return [real for path in file_paths if (real := _checked(path)) is not None]
 
 
 def _checked(path: str) -> str | None:

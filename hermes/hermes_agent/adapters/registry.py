@@ -305,6 +305,10 @@ def _is_valid(entry: PlatformEntry, config: Any) -> bool:
 T = TypeVar("T")
 
 
+GATEWAY_SETTINGS = ("group_sessions_per_user", "thread_sessions_per_user", "reset_triggers")
+"""Settings of the gateway that are no platform."""
+
+
 @dataclass
 class GatewayConfig:
     """Settings of the gateway: the platforms, and how sessions are separated.
@@ -318,6 +322,22 @@ class GatewayConfig:
     group_sessions_per_user: bool = True
     thread_sessions_per_user: bool = False
     reset_triggers: list[str] = field(default_factory=lambda: ["/new", "/reset"])
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> GatewayConfig:
+        """Return the settings in a mapping; unregistered platforms and other settings are left out."""
+        platforms: dict[Platform, PlatformConfig] = {}
+        for name, block in (data.get("platforms") or {}).items():
+            with contextlib.suppress(ValueError):
+                platform = Platform(name)
+                platforms[platform] = PlatformConfig.from_dict(block or {}, platform)
+        given: dict[str, Any] = {name: data[name] for name in GATEWAY_SETTINGS if data.get(name) is not None}
+        return cls(platforms, **given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as a mapping of JSON types."""
+        platforms = {platform.value: config.to_dict() for platform, config in self.platforms.items()}
+        return {"platforms": platforms, **{name: getattr(self, name) for name in GATEWAY_SETTINGS}}
 
     def get_connected_platforms(self) -> list[Platform]:
         """Return the enabled platforms."""

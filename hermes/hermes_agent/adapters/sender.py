@@ -354,14 +354,14 @@ class MessageSender(abc.ABC):
         return media_references.validate_media_delivery_path(path)
 
     @staticmethod
-    def filter_media_delivery_paths(media: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
+    def filter_media_delivery_paths(media_files: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
         """Return the items of `extract_media` that may be sent."""
-        return media_references.filter_media_delivery_paths(media)
+        return media_references.filter_media_delivery_paths(media_files)
 
     @staticmethod
-    def filter_local_delivery_paths(paths: Sequence[str]) -> list[str]:
+    def filter_local_delivery_paths(file_paths: Sequence[str]) -> list[str]:
         """Return the items of `extract_local_files` that may be sent."""
-        return media_references.filter_local_delivery_paths(paths)
+        return media_references.filter_local_delivery_paths(file_paths)
 
     # published adapters look for remaining tags by these upstream names
     _mask_protected_spans = staticmethod(media_references.blank_code)

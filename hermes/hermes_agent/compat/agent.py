@@ -248,6 +248,14 @@ class AIAgent:
         if self._conversation is not None:
             self._conversation.interrupt()
 
+    def clear_interrupt(self) -> None:
+        """Do nothing: an interrupt ends with the turn that it stops."""
+
+    def close(self) -> None:
+        """Do nothing: each turn opens the conversation and closes it."""
+
+    release_clients = close
+
     async def _run(self, said: str, system: str | None, history: list[dict[str, Any]] | None) -> dict[str, Any]:
         earlier = None if history is None else [_message(m) for m in history]
         conversation = await host().agent.open(

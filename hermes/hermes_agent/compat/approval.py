@@ -66,13 +66,17 @@ def detect_hardline_command(command: str) -> tuple[bool, str | None]:
 
 
 def check_dangerous_command(
-    command: str, env_type: str = "local", approval_callback: Callable[..., Any] | None = None
+    command: str,
+    env_type: str = "local",
+    approval_callback: Callable[..., Any] | None = None,
+    has_host_access: bool = False,
 ) -> dict[str, Any]:
     """Check whether a command may run; request an approval if it is dangerous.
 
     Args:
         env_type: the backend for the command; ignored, the rules are the same for every backend.
         approval_callback: replaces the approver of the conversation: `callback(command, description) -> choice`.
+        has_host_access: ignored, like `env_type`.
 
     Returns:
         `approved` and, if it is False, `message`; `status` is `approval_required` if there is no approver.
@@ -394,6 +398,8 @@ def check_website_access(url: str, config_path: Path | None = None) -> dict[str,
 
 SAFE_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "range", "user-agent"})
 """Headers that are also sent to another origin."""
+CREDENTIAL_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
+"""Headers that no other origin gets, whatever a plugin names."""
 PORTS = {"http": 80, "https": 443}
 
 
@@ -409,10 +415,12 @@ class KeepingCredentials(urllib.request.HTTPRedirectHandler):
 
     Args:
         original_url: the address of the first request.
+        cross_origin_safe_headers: further headers that other hosts get; never one with a credential.
     """
 
-    def __init__(self, original_url: str) -> None:
+    def __init__(self, original_url: str, *, cross_origin_safe_headers: Iterable[str] = ()) -> None:
         self._origin = url_origin(original_url)
+        self._safe = SAFE_HEADERS | {name.lower() for name in cross_origin_safe_headers} - CREDENTIAL_HEADERS
 
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
@@ -421,7 +429,7 @@ class KeepingCredentials(urllib.request.HTTPRedirectHandler):
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
         if following is not None and url_origin(following.full_url) != self._origin:
             for name, _ in list(following.header_items()):
-                if name.lower() not in SAFE_HEADERS:
+                if name.lower() not in self._safe:
                     following.remove_header(name)
         return following
 

@@ -75,10 +75,10 @@ def discover_builtin_tools(tools_dir: Path | str | None = None) -> list[str]:
     return found
 
 
-def registers_tools(path: Path) -> bool:
+def registers_tools(module_path: Path) -> bool:
     """Return whether a module calls `registry.register(…)` at top level; False if it cannot be parsed."""
     try:
-        body = ast.parse(path.read_text(encoding="utf-8"), filename=str(path)).body
+        body = ast.parse(module_path.read_text(encoding="utf-8"), filename=str(module_path)).body
     except (OSError, SyntaxError, ValueError):
         return False
     calls = (each.value.func for each in body if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call))
@@ -100,7 +100,7 @@ def discover_mcp_tools() -> list[str]:
     return sorted(name for status in servers.status() for name in status.tools)
 
 
-def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_async(coro: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end and return its result or raise its error.
 
     Callable from any thread but that of the core loop. The coroutine runs on the event loop of plugin code, which
@@ -110,7 +110,7 @@ def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
     Raises:
         TimeoutError: it did not end within 300 s and was cancelled.
     """
-    return host().bridge.wait_plugin(coroutine, deadline_s=RUN_LIMIT_S)
+    return host().bridge.wait_plugin(coro, deadline_s=RUN_LIMIT_S)
 
 
 def legacy_toolsets() -> dict[str, list[str]]:
@@ -271,8 +271,12 @@ def check_image_generation_requirements() -> bool:
 class ProcessRegistry:
     """The background processes of the current conversation or of a task."""
 
-    def list_sessions(self, task_id: str | None = None) -> list[dict[str, Any]]:
-        """Return the processes, each with `session_id`, `command`, `status` and more."""
+    def list_sessions(self, task_id: str | None = None, session_key: str | None = None) -> list[dict[str, Any]]:
+        """Return the processes, each with `session_id`, `command`, `status` and more.
+
+        Args:
+            session_key: accepted and ignored: the processes are always those of one conversation.
+        """
         return list(self._do("list", task_id=task_id).get("processes") or [])
 
     def has_active_processes(self, task_id: str | None = None) -> bool:
@@ -299,8 +303,12 @@ class ProcessRegistry:
         """Wait until a process ends, at most `timeout` seconds."""
         return self._do("wait", session_id=session_id, timeout=timeout)
 
-    def kill_process(self, session_id: str) -> dict[str, Any]:
-        """End a process."""
+    def kill_process(self, session_id: str, *, source: str = "", consume_output: bool = False) -> dict[str, Any]:
+        """End a process.
+
+        Args:
+            source: accepted and ignored, like `consume_output`.
+        """
         return self._do("kill", session_id=session_id)
 
     def write_stdin(self, session_id: str, data: str) -> dict[str, Any]:

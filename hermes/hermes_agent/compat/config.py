@@ -6,6 +6,7 @@ They read and write the home's config and credentials, mask secrets in a text, a
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import logging
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import yaml
 
@@ -34,6 +35,7 @@ from hermes_agent.system.files import PRIVATE, write_atomic
 logger = logging.getLogger(__name__)
 
 KeyPath = tuple[str, ...]
+Key = TypeVar("Key")
 _cache: dict[Path, tuple[object, Config]] = {}
 
 
@@ -157,18 +159,18 @@ def save_env_value(key: str, value: str) -> None:
         redactor.learn([value])
 
 
-def write_platform_config_field(platform: str, field: str, value: Any, *, raw: bool = False) -> None:
-    """Set a field of `platforms.<platform>`.
+def write_platform_config_field(platform_key: str, field_key: str, value: Any, *, raw: bool = False) -> None:
+    """Set a field of `platforms.<platform_key>`.
 
     Args:
-        field: its name; dots separate nested keys.
+        field_key: its name; dots separate nested keys.
         raw: keep the type of `value`; otherwise it is written as text.
 
     Raises:
         UserError: the key is declared by Nix, or the file cannot be written.
         ConfigError: the result would be invalid.
     """
-    set_value(hermes_home(), ("platforms", platform, *field.split(".")), value if raw else str(value))
+    set_value(hermes_home(), ("platforms", platform_key, *field_key.split(".")), value if raw else str(value))
 
 
 def atomic_config_write(config_path: Path | str, data: Any, **kwargs: Any) -> None:
@@ -342,25 +344,25 @@ class CachedFetch:
         return 0 <= time.time() - self.fetched_at < ttl_seconds
 
 
-class DiskCache:
+class DiskCache(Generic[Key]):
     """Cache of fetched secrets in a file in `HOME/cache/`, readable only by its owner.
 
     Args:
-        filename: a name without folders, such as `vault_cache.json`.
+        basename: a name without folders, such as `vault_cache.json`.
         key_serializer: converts a key to text.
     """
 
-    def __init__(self, filename: str, *, key_serializer: Callable[[Any], str] = str) -> None:
-        if Path(filename).name != filename:
-            raise ValueError(f"{filename!r} is no file name")
-        self._filename = filename
+    def __init__(self, basename: str, *, key_serializer: Callable[[Key], str] = str) -> None:
+        if Path(basename).name != basename:
+            raise ValueError(f"{basename!r} is no file name")
+        self._filename = basename
         self._text = key_serializer
 
     def path(self, home_path: Path | None = None) -> Path:
         """Return the path of the file in `home_path`; None means the current home."""
         return (home_path or hermes_home()) / "cache" / self._filename
 
-    def read(self, key: Any, ttl_seconds: float, home_path: Path | None = None) -> CachedFetch | None:
+    def read(self, key: Key, ttl_seconds: float, home_path: Path | None = None) -> CachedFetch | None:
         """Return the secrets stored under `key`, or None if they are missing or older than `ttl_seconds`."""
         kept = self._entries(home_path).get(self._text(key))
         if not isinstance(kept, Mapping):
@@ -371,7 +373,7 @@ class DiskCache:
         found = CachedFetch({str(k): str(v) for k, v in secrets.items()}, float(fetched_at))
         return found if found.is_fresh(ttl_seconds) else None
 
-    def write(self, key: Any, entry: CachedFetch, ttl_seconds: float, home_path: Path | None = None) -> None:
+    def write(self, key: Key, entry: CachedFetch, ttl_seconds: float, home_path: Path | None = None) -> None:
         """Store `entry`, unless `ttl_seconds` is 0 or less; a write error is only logged."""
         if ttl_seconds <= 0:
             return
@@ -383,6 +385,11 @@ class DiskCache:
             write_atomic(file, json.dumps(entries), mode=PRIVATE)
         except OSError as exc:
             logger.warning("fetched secrets cannot be kept in %s: %s", file, exc.strerror or exc)
+
+    def clear(self, home_path: Path | None = None) -> None:
+        """Remove the file."""
+        with contextlib.suppress(OSError):
+            self.path(home_path).unlink()
 
     def _entries(self, home_path: Path | None) -> dict[str, Any]:
         try:

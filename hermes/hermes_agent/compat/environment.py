@@ -277,10 +277,13 @@ def get_read_block_error(path: str) -> str | None:
     return None if reason is None else f"{path} must not be read: {reason}"
 
 
-def get_write_denied_error(path: str) -> str | None:
+def get_write_denied_error(path: str, *, verb: str = "Write") -> str | None:
     """Return why a tool may not write to `path`, or None if it may.
 
     A path that only needs an approval (outside the working directory) is not denied: the tool requests the approval.
+
+    Args:
+        verb: accepted and ignored.
     """
     reason = secret_reason(str(path), hermes_home(), resolve_agent_cwd(), _reader())
     return None if reason is None else f"{path} must not be written: {reason}"

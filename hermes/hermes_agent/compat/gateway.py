@@ -300,8 +300,17 @@ pending_confirmation = of_host(lambda host: host.confirms, PendingConfirmations.
 forget_confirmation = of_host(lambda host: host.confirms, PendingConfirmations.clear)
 
 
-async def confirm(session_key: str, confirm_id: str, choice: str) -> str | None:
-    """Run the pending command and return its reply; None if the id differs, or after a silent cancel."""
+async def confirm(
+    session_key: str,
+    confirm_id: str,
+    choice: str,
+    timeout: float = 300.0,  # noqa: ASYNC109 - upstream's parameter
+) -> str | None:
+    """Run the pending command and return its reply; None if the id differs, or after a silent cancel.
+
+    Args:
+        timeout: accepted and ignored: the question itself has a deadline.
+    """
     return await host().confirms.resolve(session_key, confirm_id, choice)
 
 
@@ -372,7 +381,12 @@ def create_job(
     model: str | None = None,
     provider: str | None = None,
     base_url: str | None = None,
-    **more: Any,
+    script: str | None = None,
+    context_from: str | list[str] | None = None,
+    enabled_toolsets: list[str] | None = None,
+    workdir: str | None = None,
+    no_agent: bool = False,
+    attach_to_session: bool | None = None,
 ) -> dict[str, Any]:
     """Create a job and return it.
 
@@ -380,7 +394,8 @@ def create_job(
         origin: `platform`, `chat_id` and `thread_id` of the chat, used if `deliver` is None.
         skill: a skill in addition to `skills`.
         provider: not accepted, like `base_url`; the config determines the endpoint of a model.
-        more: `script`, `context_from`, `enabled_toolsets`, `workdir`, `no_agent`, `attach_to_session`.
+        context_from: the job, or jobs, with results that the prompt gets.
+        no_agent: run `script` alone.
 
     Raises:
         ValueError: the job is invalid.
@@ -399,9 +414,15 @@ def create_job(
         "repeat": repeat,
         "deliver": deliver,
         "model": model,
+        "script": script,
+        "context_from": context_from,
+        "enabled_toolsets": enabled_toolsets,
+        "workdir": workdir,
+        "no_agent": no_agent or None,
+        "attach_to_session": attach_to_session,
     }
     wanted["skills"] = [*([skill] if skill else []), *(skills or [])] or None
-    return _act("create", **_supported_fields({**wanted, **more}))
+    return _act("create", **_supported_fields(wanted))
 
 
 def update_job(job_id: str, updates: Mapping[str, Any]) -> dict[str, Any] | None:

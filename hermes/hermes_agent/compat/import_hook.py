@@ -11,6 +11,7 @@ import functools
 import importlib
 import importlib.util
 import logging
+import opcode
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -48,6 +49,7 @@ RESERVED = frozenset(
     }
 )
 """Upstream's top-level names, all handled by this hook."""
+UNDECIDED = "no published plugin was known to need it; docs/plugins/surface.md lists what is served"
 UPSTREAM_MODULES = ("hermes_constants", "hermes_cli")
 """Names that exist only in upstream's distribution."""
 
@@ -221,21 +223,30 @@ def declined() -> dict[str, str]:
     return {str(k): str(v) for k, v in tomllib.loads(DECLINED.read_text(encoding="utf-8"))["modules"].items()}
 
 
-def reason(fullname: str) -> str:
-    """Return a short reason why hermes-agent does not serve `fullname`."""
-    name = next((row.older for row in moved() if row.newer == fullname), fullname)
+def decision(fullname: str) -> str | None:
+    """Return the reason of `declined.toml` for a name, its module or its package; None if there is none."""
+    module, _, rest = fullname.rpartition(".")
+    older = {row.newer: row.older for row in moved()}
+    name = older.get(fullname) or (f"{older[module]}.{rest}" if module in older else fullname)
     while name:
         if name in declined():
-            return f"hermes-agent does not serve it: {declined()[name]}"
+            return declined()[name]
         name = name.rpartition(".")[0]
-    return "hermes-agent does not serve it: no published plugin was known to need it"
+    return None
+
+
+def reason(fullname: str) -> str:
+    """Return a short reason why hermes-agent does not serve `fullname`."""
+    return f"hermes-agent does not serve it: {decision(fullname) or UNDECIDED}"
 
 
 def _look_up(module: ModuleType, names: Mapping[str, tuple[str, str]], name: str) -> Any:
     if name not in names:
         full = f"{module.__name__}.{name}"
         if full in declined():
-            _warn_declined(full)  # the error of `from module import name` does not show the reason
+            _warn_declined(full)  # a plugin that catches the error hides the reason
+        if not name.startswith("__") and _is_from_import():
+            raise _no_such_name(module, name)
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
     taken_from, ours = names[name]
     source = importlib.import_module(taken_from)
@@ -249,6 +260,8 @@ def _look_up_older(module: ModuleType, older: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(older), name)
     except AttributeError:
+        if not name.startswith("__") and _is_from_import():
+            raise _no_such_name(module, name) from None
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}") from None
 
 
@@ -267,6 +280,17 @@ def _is_probe() -> bool:
         if frame.f_code is importlib.util.find_spec.__code__:
             return True
     return False
+
+
+def _no_such_name(module: ModuleType, name: str) -> ImportError:
+    why = reason(f"{module.__name__}.{name}")
+    return ImportError(f"cannot import name {name!r} from {module.__name__!r} ({why})", name=module.__name__)
+
+
+def _is_from_import() -> bool:
+    """Return whether `from module import name` is looking the name up; Python's own error has no reason."""
+    frame = sys._getframe(2)
+    return frame.f_code.co_code[frame.f_lasti] == opcode.opmap["IMPORT_FROM"]
 
 
 def _warn_of_upstream() -> None:

@@ -125,8 +125,12 @@ def sign_in_providers() -> list[Any]:
     return [provider for _, provider in host().providers["dashboard_auth"].items()]
 
 
-def nous_portal_tags() -> list[str]:
-    """Return `tags` for a request to upstream's model service; they name the program that sends it."""
+def nous_portal_tags(session_id: str | None = None) -> list[str]:
+    """Return `tags` for a request to upstream's model service; they name the program that sends it.
+
+    Args:
+        session_id: accepted and ignored.
+    """
     return ["product=hermes-agent", f"client=hermes-client-v{CONTRACT_LEVEL}"]
 
 

@@ -33,6 +33,11 @@ class CommandDef:
     category: str = "Session"
     aliases: tuple[str, ...] = ()
     args_hint: str = ""
+    subcommands: tuple[str, ...] = ()
+    cli_only: bool = False
+    gateway_only: bool = False
+    gateway_config_gate: str | None = None
+    """Always None: no setting adds a command to chats."""
 
 
 def get_plugin_manager() -> PluginManager:
@@ -71,13 +76,13 @@ def get_plugin_command_handler(name: str) -> Callable[..., Any] | None:
     return None if command is None else command["handler"]
 
 
-def resolve_plugin_command_result(value: Any) -> Any:
+def resolve_plugin_command_result(result: Any) -> Any:
     """Return the result of a command's handler; await it if it is a coroutine.
 
     Raises:
         TimeoutError: the coroutine did not end within 30 s, or raised this error itself.
     """
-    return await_result(value, host().bridge)
+    return await_result(result, host().bridge)
 
 
 def get_plugin_auxiliary_tasks() -> list[dict[str, Any]]:
@@ -116,7 +121,14 @@ def command_registry() -> list[CommandDef]:
     """Return the built-in commands of this process, sorted by name."""
     commands = host().commands
     found = [
-        CommandDef(command.name, command.description, args_hint=command.args_hint)
+        CommandDef(
+            command.name,
+            command.description,
+            aliases=tuple(command.aliases),
+            args_hint=command.args_hint,
+            cli_only="chat" not in command.where,
+            gateway_only="terminal" not in command.where,
+        )
         for command in sorted(commands.commands("terminal"), key=lambda command: command.name)
         if commands.owner(command.name) == BUILTIN
     ]
@@ -199,8 +211,12 @@ def skills_directory() -> Path:
     return hermes_home() / "skills"
 
 
-def skill_view(name: str, file_path: str | None = None, task_id: str | None = None) -> str:
-    """Return the result of the tool `skill_view`."""
+def skill_view(name: str, file_path: str | None = None, task_id: str | None = None, preprocess: bool = True) -> str:
+    """Return the result of the tool `skill_view`.
+
+    Args:
+        preprocess: accepted and ignored; the config determines what is replaced in the text.
+    """
     return host().tools.dispatch("skill_view", {"name": name, "file_path": file_path}, task_id=task_id)
 
 

@@ -48,6 +48,11 @@ def print_header(text: str) -> None:
     print(f"\n{color(f'◆ {text}', Colors.CYAN, Colors.BOLD)}")
 
 
+def print_title(title: str) -> None:
+    """Print the title of a section; upstream has this function twice, with different parameters."""
+    print_header(title)
+
+
 def print_info(text: str) -> None:
     """Print a line of explanation."""
     print(color(f"  {text}", Colors.DIM))

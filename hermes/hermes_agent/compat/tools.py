@@ -13,6 +13,7 @@ from typing import Any, NoReturn, SupportsIndex
 from hermes_agent.compat.agent import host, of_host
 from hermes_agent.core.caches import CheckCache
 from hermes_agent.core.messages import new_id
+from hermes_agent.core.registry import BUILTIN
 from hermes_agent.core.tool_schemas import OPENAI, adapt_schema
 from hermes_agent.plugins.tool_access import dispatch_tool
 from hermes_agent.tools import ToolRegistry
@@ -21,10 +22,32 @@ from hermes_agent.tools.toolsets import Toolsets
 logger = logging.getLogger(__name__)
 
 invalidate_check_fn_cache = of_host(lambda host: host.tools.checks, CheckCache.forget)
-resolve_toolset = of_host(lambda host: host.toolsets, Toolsets.resolve)
-get_toolset = of_host(lambda host: host.toolsets, Toolsets.get)
 get_toolset_names = of_host(lambda host: host.toolsets, Toolsets.names)
 validate_toolset = of_host(lambda host: host.toolsets, Toolsets.exists)
+
+
+def resolve_toolset(name: str, visited: set[str] | None = None, *, include_registry: bool = True) -> list[str]:
+    """Return the names of a toolset's tools, sorted; none for an unknown toolset.
+
+    Args:
+        visited: toolsets that led to this one.
+        include_registry: False leaves out tools of plugins and MCP servers.
+    """
+    found = host().toolsets.resolve(name, visited)
+    return found if include_registry else [tool for tool in found if host().tools.owner(tool) == BUILTIN]
+
+
+def get_toolset(name: str, *, include_registry: bool = True) -> dict[str, Any] | None:
+    """Return `description`, `tools` and `includes` of a toolset, or None for an unknown one.
+
+    Args:
+        include_registry: False leaves out tools of plugins and MCP servers.
+    """
+    found = host().toolsets.get(name)
+    if found is None or include_registry:
+        return found
+    own = [tool for tool in found["tools"] if host().tools.owner(tool) == BUILTIN]
+    return {**found, "tools": own} if own or found["includes"] else None
 
 
 def tool_registry() -> ToolRegistry:
@@ -39,9 +62,9 @@ def create_custom_toolset(
     host().toolsets.create(name, description, tools or (), includes or ())
 
 
-def resolve_multiple_toolsets(names: Iterable[str]) -> list[str]:
+def resolve_multiple_toolsets(toolset_names: Iterable[str]) -> list[str]:
     """Return the tools of several toolsets, sorted by name."""
-    return sorted(host().toolsets.resolve_all(names))
+    return sorted(host().toolsets.resolve_all(toolset_names))
 
 
 def get_all_toolsets() -> dict[str, dict[str, Any]]:

@@ -87,7 +87,7 @@ class ContextEngine(abc.ABC):
         """Return whether to shorten before a request, by an estimate."""
         return False
 
-    def should_defer_preflight_to_real_usage(self, rough: int) -> bool:
+    def should_defer_preflight_to_real_usage(self, rough_tokens: int) -> bool:
         """Return whether to ignore the estimate until the model has reported its usage."""
         return False
 

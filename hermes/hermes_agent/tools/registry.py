@@ -387,9 +387,9 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
             found.setdefault(entry.toolset, []).append(entry)
         return found
 
-    def get_definitions(self, names: Collection[str], quiet: bool = False) -> list[dict[str, Any]]:
+    def get_definitions(self, tool_names: Collection[str], quiet: bool = False) -> list[dict[str, Any]]:
         """Return the definitions of the tools that may be shown, sorted by name: `{"type": "function", …}`."""
-        usable = {n: entry for n in sorted(names) if (entry := self.get(n)) is not None and self.is_usable(entry)}
+        usable = {n: entry for n in sorted(tool_names) if (entry := self.get(n)) is not None and self.is_usable(entry)}
         token = shown_tools.set(usable.keys())
         try:
             found = [_function(entry) for entry in usable.values()]

@@ -102,6 +102,22 @@ def test_a_declined_name_of_a_served_module_is_told_of_in_the_log(
     assert "ctx.dispatch_tool('terminal', …) run commands in it" in told
 
 
+def test_the_error_of_an_import_has_the_reason_and_a_probe_only_says_no(served: None) -> None:
+    import hermes_cli.config
+
+    with pytest.raises(ImportError) as caught:
+        exec("from hermes_cli.config import migrate_config", {})
+
+    assert str(caught.value).startswith(
+        "cannot import name 'migrate_config' from 'hermes_cli.config' (hermes-agent does not serve it: the config has"
+    )
+    assert not hasattr(hermes_cli.config, "migrate_config")
+    with pytest.raises(AttributeError, match="has no attribute 'migrate_config'"):
+        hermes_cli.config.migrate_config  # noqa: B018
+    with pytest.raises(ImportError, match="the config has one schema"):
+        exec("from hermes_cli.config_defaults import ENV_VARS_BY_VERSION", {})
+
+
 def test_no_declined_name_can_be_had_and_each_reason_is_of_today(served: None) -> None:
     for name, why in import_hook.declined().items():
         module, _, last = name.rpartition(".")
@@ -152,9 +168,9 @@ def test_the_real_distribution_beside_us_is_told_once(
 
 def test_nothing_that_is_served_is_declined() -> None:
     declined = import_hook.declined()
-    packages = {name.rpartition(".")[0] for name in SERVED}
+    names = {f"{module}.{name}" for module in SERVED for name in import_hook.served()[module].names}
 
-    assert set(declined) & set(SERVED) <= packages
+    assert not set(declined) & names
     assert all(name.partition(".")[0] in import_hook.RESERVED for name in [*declined, *SERVED])
 
 

@@ -72,7 +72,7 @@ SIGNATURES = {
     "model_tools.get_tool_definitions": (
         "enabled_toolsets=None, disabled_toolsets=None, quiet_mode=False, skip_tool_search_assembly=False"
     ),
-    "toolsets.resolve_toolset": "name, visited=None",
+    "toolsets.resolve_toolset": "name, visited=None, include_registry=True",
 }
 """Parameters and defaults as upstream has them; annotations are ours."""
 

@@ -23,7 +23,7 @@ from hermes_agent.host import Host
 pytestmark = pytest.mark.usefixtures("served")
 
 SIGNATURES = {
-    "agent.portal_tags.nous_portal_tags": "",
+    "agent.portal_tags.nous_portal_tags": "session_id=None",
     "agent.usage_pricing.estimate_usage_cost": "model_name, usage, provider=None, base_url=None, api_key=None",
     "agent.usage_pricing.get_pricing_entry": "model_name, provider=None, base_url=None, api_key=None",
     "agent.usage_pricing.normalize_usage": "response_usage, provider=None, api_mode=None",

@@ -319,10 +319,12 @@ def test_jobs_are_made_changed_and_taken_away_by_the_rules_of_the_tool(tmp_path:
         jobs.create_job("x", "every 3h", name="plants")
         with pytest.raises(jobs.AmbiguousJobReference, match="2 jobs are called 'PLANTS'"):
             jobs.remove_job("PLANTS")
+        with pytest.raises(TypeError, match="a job has no colour"):
+            jobs.update_job(made["id"], {"colour": "red"})
         assert jobs.remove_job(made["id"]) and jobs.get_job(made["id"]) is None
         with pytest.raises(ValueError, match="sometime"):
             jobs.create_job("x", "sometime")
-        with pytest.raises(TypeError, match="a job has no colour"):
+        with pytest.raises(TypeError, match="colour"):
             jobs.create_job("x", "every 2h", colour="red")
         with pytest.raises(PermissionError, match="approval"):
             jobs.create_job("x", "every 2h", deliver="irc:#tea")

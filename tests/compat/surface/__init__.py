@@ -1,0 +1,1 @@
+"""Public names of upstream's modules, compared with what hermes-agent serves of them."""
