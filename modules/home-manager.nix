@@ -1,20 +1,14 @@
-# services.hermes-agent in a home: a service of the user, from the same options as on NixOS.
+# services.hermes-agent in a home: services of the user, from the same options as on NixOS.
 { config, lib, pkgs, ... }:
 let
-  inherit (lib) mkDefault mkIf mkOption types;
+  inherit (lib) attrByPath concatMap filter mkIf mkMerge;
   cfg = config.services.hermes-agent;
-  # As nixpkgs' `utils.escapeSystemdExecArgs`, which Home Manager does not pass on.
-  quoted = lib.concatMapStringsSep " " (text: lib.replaceStrings [ "%" "$" ] [ "%%" "$$" ] (builtins.toJSON text));
-  unit = import ./hermes-agent/unit.nix { inherit cfg lib pkgs; escape = quoted; };
+  instances = import ./hermes-agent/instances.nix { inherit lib; };
+  all = instances.all cfg;
+  collisions = import ./hermes-agent/collisions.nix { inherit lib; } { inherit all; apart = false; };
 
-  # There is no `system.checks` here: the file itself waits for them.
-  declared = pkgs.runCommand "hermes-agent-settings.json" { checks = map toString cfg.checks; } ''
-    cp ${cfg.declaredConfig} $out
-  '';
-in
-{
-  _class = "homeManager";
-  imports = [
+  # The options of one instance.
+  files = [
     ./hermes-agent/options.nix
     ./hermes-agent/settings.nix
     ./hermes-agent/mcp.nix
@@ -22,69 +16,41 @@ in
     ./hermes-agent/plugins.nix
     ./hermes-agent/checks.nix
     ./hermes-agent/documents.nix
+    ./hermes-agent/home.nix
     ./hermes-agent/assertions.nix
-    ./hermes-agent/upstream.nix
   ];
 
-  options = {
-    services.hermes-agent = {
-      hermesHome = mkOption {
-        type = types.strMatching "/.*[^/]";
-        default = "${config.home.homeDirectory}/.hermes";
-        defaultText = lib.literalExpression ''"''${config.home.homeDirectory}/.hermes"'';
-        description = "`HERMES_HOME`.";
-      };
+  # `hermes` in the home of another instance.
+  command = each: pkgs.writeShellScriptBin each.instance.command ''
+    export HERMES_HOME=${lib.escapeShellArg each.home} HERMES_DECLARED_CONFIG=${each.declaredFile}
+    exec ${each.finalPackage}/bin/hermes "$@"
+  '';
+in
+{
+  _class = "homeManager";
+  imports = [
+    (instances.module {
+      inherit files;
+      # Without a daemon it still is a home, with a command.
+      profileFiles = [ { enable = lib.mkDefault cfg.enable; } ];
+      arguments = { pkgs, ... }: { inherit pkgs; };
+    })
+  ];
 
-      workingDirectory = mkOption {
-        type = types.nullOr (types.strMatching "/.*[^/]");
-        default = null;
-        example = "/home/ann/agent";
-        description = ''
-          Where the daemon, the command `hermes` and their tools work; it has to exist. null: the daemon works in
-          `workspace` in `hermesHome`, which it makes, and the command where it is started.
-        '';
-      };
+  options.programs.hermes-agent.enable = lib.mkEnableOption "the command `hermes` for this user, with the same settings";
 
-      gateway.enable = mkOption {
-        type = types.bool;
-        default = true;
-        description = "Whether the daemon runs; without it there are the settings and the command alone.";
-      };
-    };
+  config = {
+    assertions = concatMap instances.assertions all ++ collisions.assertions;
+    warnings = concatMap (each: each.warnings) all ++ collisions.warnings;
 
-    programs.hermes-agent.enable = lib.mkEnableOption "the command `hermes` for this user, with the same settings";
-  };
+    systemd.user.services = mkMerge
+      (filter (part: part != null) (concatMap (each: map (attrByPath [ "systemd" "user" "services" ] null) each.parts) all));
 
-  config = mkIf cfg.enable {
-    services.hermes-agent.home = cfg.hermesHome;
-
-    home.packages = mkIf config.programs.hermes-agent.enable [ cfg.finalPackage ];
-    home.sessionVariables = mkIf config.programs.hermes-agent.enable {
+    home.packages = mkIf config.programs.hermes-agent.enable
+      (lib.optional cfg.enable cfg.finalPackage ++ map command (filter (each: !each.instance.plain) all));
+    home.sessionVariables = mkIf (cfg.enable && config.programs.hermes-agent.enable) {
       HERMES_HOME = cfg.hermesHome;
-      HERMES_DECLARED_CONFIG = "${declared}";
-    };
-
-    systemd.user.services.hermes-agent = mkIf cfg.gateway.enable {
-      Unit = {
-        Description = "Hermes agent";
-        StartLimitBurst = 5;
-        StartLimitIntervalSec = 300;
-        X-Restart-Triggers = [ "${declared}" ];
-      };
-      Service = unit.fixed // lib.mapAttrs (_: mkDefault) (unit.defaults // {
-        # What a user's manager can keep without root; on NixOS the system's service keeps more.
-        UMask = "0077";
-        NoNewPrivileges = true;
-        LockPersonality = true;
-        RestrictRealtime = true;
-        RestrictSUIDSGID = true;
-        RestrictAddressFamilies = [ "AF_UNIX" "AF_INET" "AF_INET6" "AF_NETLINK" ];
-        SystemCallArchitectures = "native";
-      }) // {
-        Environment = [ "PATH=${lib.makeBinPath unit.path}" ]
-          ++ lib.mapAttrsToList (name: value: builtins.toJSON "${name}=${value}") (unit.environment // { HERMES_DECLARED_CONFIG = "${declared}"; });
-      };
-      Install.WantedBy = [ "default.target" ];
+      HERMES_DECLARED_CONFIG = "${cfg.declaredFile}";
     };
   };
 }

@@ -33,8 +33,8 @@ let
     (name:
       let it = tree.${name}; here = path ++ [ name ]; in
       if (it._type or null) == "option" then
-        (if (it.visible or true) == true && !(it.internal or false)
-        then lib.optional (shown here it) { path = here; option = it; } ++ walk (here ++ nested it.type) (subOptions (it // { loc = here; }))
+        (if (it.visible or true) != false && !(it.internal or false)
+        then lib.optional (shown here it) { path = here; option = it; } ++ lib.optionals ((it.visible or true) != "shallow") (walk (here ++ nested it.type) (subOptions (it // { loc = here; })))
         else [ ])
       else walk here it)
     (lib.attrNames tree);

@@ -1,9 +1,9 @@
 # What evaluation alone can tell, each with what to do instead.
-{ config, lib, options, ... }:
+{ config, instance, lib, options, ... }:
 let
   inherit (lib) attrNames concatMapStringsSep filter filterAttrs hasPrefix length unique;
-  cfg = config.services.hermes-agent;
-  option = "services.hermes-agent";
+  cfg = config;
+  inherit (instance) option;
 
   # By shape, anywhere in a text: keys of well-known services, JSON web tokens, private keys, credentials of a header
   # and the password of an address. The check of the start knows more of them; what evaluation sees is in no store yet.
@@ -21,7 +21,7 @@ let
   names = concatMapStringsSep ", " (n: "`${n}`");
 
   # Defaults of modules do not count.
-  configured = options.services.hermes-agent.settings.highestPrio <= 100;
+  configured = options.settings.highestPrio <= 100;
 
   secretVariables = attrNames (filterAttrs (_: isSecret) cfg.environment);
   secretSettings = keysOf "settings" cfg.settings ++ keysOf "extraArgs" cfg.extraArgs
@@ -72,7 +72,7 @@ let
   viaPlugins = filter (hasPrefix "plugins/") (attrNames cfg.hermesHomeFiles);
 in
 {
-  config = lib.mkIf cfg.enable {
+  config = {
     assertions = [
       {
         assertion = cfg.configFile == null || !configured;

@@ -1,14 +1,20 @@
 # What has to hold before the agent runs: its arguments, and a start with the declared settings.
-{ config, lib, ... }:
+{ config, host, instance, lib, ... }:
 let
   inherit (lib) mkOption types;
-  cfg = config.services.hermes-agent;
+  cfg = config;
   local = cfg.localModel or { enable = false; };
-  capabilities = toString (config.systemd.services.hermes-agent.serviceConfig.AmbientCapabilities or "");
+  capabilities = toString (host.systemd.services.${instance.unit}.serviceConfig.AmbientCapabilities or "");
+  # A file that is the whole configuration says its ports to the check of the start alone.
+  others = lib.optionals (cfg.configFile != null) (lib.filter (each: each.instance.option != instance.option)
+    ((import ./instances.nix { inherit lib; }).all host.services.hermes-agent));
+  taken = lib.listToAttrs (lib.concatMap
+    (each: map (at: lib.nameValuePair (toString at.port) "${at.option} of the instance `${each.instance.name}`") (import ./ports.nix { inherit lib; } each))
+    others);
   named = prefix: values: lib.listToAttrs (lib.imap0 (i: value: lib.nameValuePair "${prefix}.${toString i}" value) values);
 in
 {
-  options.services.hermes-agent = {
+  options = {
     strictChecks = mkOption {
       type = types.bool;
       default = false;
@@ -40,12 +46,12 @@ in
     };
   };
 
-  config.services.hermes-agent = {
+  config = {
     service = {
       given = lib.attrNames cfg.environment ++ lib.attrNames cfg.credentials;
       may_have_more = cfg.environmentFiles != [ ];
       has_logins = cfg.authFile != null;
-      ports = lib.optionalAttrs local.enable { ${toString local.port} = "localModel.port"; };
+      ports = taken // lib.optionalAttrs local.enable { ${toString local.port} = "localModel.port"; };
       low_ports = lib.hasInfix "CAP_NET_BIND_SERVICE" capabilities;
       texts = lib.mapAttrs' (name: lib.nameValuePair "environment.${name}") cfg.environment
         // named "extraArgs" cfg.extraArgs // lib.optionalAttrs local.enable (named "localModel.extraArgs" local.extraArgs);
@@ -58,7 +64,7 @@ in
       if lib.hasPrefix "${builtins.storeDir}/" "${cfg.declaredConfig}" then cfg.finalPackage.settingsCheck cfg.declaredConfig
       else null;
 
-    checks = lib.optional (cfg.extraArgs != [ ]) (cfg.package.gates.argumentsCheck cfg.extraArgs)
+    checks = lib.optional (cfg.extraArgs != [ ]) (cfg.package.gates.argumentsCheck instance.option cfg.extraArgs)
       ++ lib.optional (cfg.startCheck != null) cfg.startCheck;
   };
 }

@@ -2,7 +2,7 @@
 { config, lib, pkgs, ... }:
 let
   inherit (lib) mkOption types;
-  cfg = config.services.hermes-agent;
+  cfg = config;
 
   files = description: example: mkOption {
     type = types.attrsOf (types.either types.str types.path);
@@ -22,7 +22,7 @@ let
   '';
 in
 {
-  options.services.hermes-agent = {
+  options = {
     documents = files "Files for the working directory, by path." (lib.literalExpression ''{ "AGENTS.md" = ./AGENTS.md; }'');
     hermesHomeFiles = files "Files for `HERMES_HOME`, by path." (lib.literalExpression ''{ "SOUL.md" = "You are terse."; }'');
 
@@ -41,8 +41,8 @@ in
     };
   };
 
-  config.services.hermes-agent.homeFiles = lib.mapAttrs asFile cfg.hermesHomeFiles;
-  config.services.hermes-agent.installFiles =
+  config.homeFiles = lib.mapAttrs asFile cfg.hermesHomeFiles;
+  config.installFiles =
     let
       command = mode: name: declared: target:
         "${pkgs.bash}/bin/bash ${./install-files.sh} ${mode} ${tree name declared} ${target} ${cfg.home}/.${name}";

@@ -1,15 +1,15 @@
 # A model on this machine: llama.cpp's server with a file of the store, so that a host without any key answers.
-{ config, lib, pkgs, utils, ... }:
+{ config, instance, lib, pkgs, utils, ... }:
 let
   inherit (lib) mkDefault mkIf mkOption types;
-  cfg = config.services.hermes-agent;
+  cfg = config;
   local = cfg.localModel;
   # A path beside the configuration goes into the store, one as a text stays where it is.
   weights = if lib.isPath local.model || lib.isDerivation local.model then "${local.model}" else toString local.model;
   url = "http://127.0.0.1:${toString local.port}/v1";
 in
 {
-  options.services.hermes-agent.localModel = {
+  options.localModel = {
     enable = lib.mkEnableOption "a model on this machine, which needs no key";
 
     package = lib.mkPackageOption pkgs "llama-cpp" { };
@@ -43,72 +43,74 @@ in
     };
   };
 
-  config = mkIf (cfg.enable && local.enable) {
+  config = mkIf local.enable {
     assertions = [
       {
         assertion = local.model != null;
-        message = "services.hermes-agent.localModel: there is no `model`; set it to a GGUF file, such as pkgs.fetchurl { url = …; hash = …; }.";
+        message = "${instance.option}.localModel: there is no `model`; set it to a GGUF file, such as pkgs.fetchurl { url = …; hash = …; }.";
       }
     ];
 
-    services.hermes-agent.settings.model = {
+    settings.model = {
       provider = mkDefault "custom";
       default = mkDefault local.name;
       base_url = mkDefault url;
       context_length = mkDefault local.contextLength;
     };
 
-    systemd.services.hermes-agent = {
-      wants = [ "hermes-local-model.service" ];
-      after = [ "hermes-local-model.service" ];
-    };
+    parts = lib.toList {
+      systemd.services.${instance.unit} = {
+        wants = [ "${instance.localModel}.service" ];
+        after = [ "${instance.localModel}.service" ];
+      };
 
-    systemd.services.hermes-local-model = {
-      description = "Model of the Hermes agent";
-      wantedBy = [ "multi-user.target" ];
-      serviceConfig = {
-        ExecStart = utils.escapeSystemdExecArgs ([
-          (lib.getExe' local.package "llama-server")
-          "--model"
-          weights
-          "--alias"
-          local.name
-          "--ctx-size"
-          (toString local.contextLength)
-          "--host"
-          "127.0.0.1"
-          "--port"
-          (toString local.port)
-          "--jinja"
-        ] ++ local.extraArgs);
-      } // lib.mapAttrs (_: mkDefault) {
-        Restart = "on-failure";
-        DynamicUser = true;
-        UMask = "0077";
-        CapabilityBoundingSet = "";
-        # A graphics card is a device: DeviceAllow and PrivateDevices = false give it.
-        PrivateDevices = true;
-        DevicePolicy = "closed";
-        PrivateUsers = true;
-        PrivateIPC = true;
-        ProtectHome = true;
-        ProtectClock = true;
-        ProtectControlGroups = true;
-        ProtectHostname = true;
-        ProtectKernelLogs = true;
-        ProtectKernelModules = true;
-        ProtectKernelTunables = true;
-        ProtectProc = "invisible";
-        LockPersonality = true;
-        RestrictNamespaces = true;
-        RestrictRealtime = true;
-        RestrictAddressFamilies = [ "AF_INET" "AF_UNIX" ];
-        # It answers this machine and asks nobody.
-        IPAddressAllow = "localhost";
-        IPAddressDeny = "any";
-        SystemCallArchitectures = "native";
-        SystemCallFilter = [ "@system-service" "~@privileged @obsolete" ];
-        SystemCallErrorNumber = "EPERM";
+      systemd.services.${instance.localModel} = {
+        description = "Model of the Hermes agent" + lib.optionalString (!instance.plain) " ${instance.name}";
+        wantedBy = [ "multi-user.target" ];
+        serviceConfig = {
+          ExecStart = utils.escapeSystemdExecArgs ([
+            (lib.getExe' local.package "llama-server")
+            "--model"
+            weights
+            "--alias"
+            local.name
+            "--ctx-size"
+            (toString local.contextLength)
+            "--host"
+            "127.0.0.1"
+            "--port"
+            (toString local.port)
+            "--jinja"
+          ] ++ local.extraArgs);
+        } // lib.mapAttrs (_: mkDefault) {
+          Restart = "on-failure";
+          DynamicUser = true;
+          UMask = "0077";
+          CapabilityBoundingSet = "";
+          # A graphics card is a device: DeviceAllow and PrivateDevices = false give it.
+          PrivateDevices = true;
+          DevicePolicy = "closed";
+          PrivateUsers = true;
+          PrivateIPC = true;
+          ProtectHome = true;
+          ProtectClock = true;
+          ProtectControlGroups = true;
+          ProtectHostname = true;
+          ProtectKernelLogs = true;
+          ProtectKernelModules = true;
+          ProtectKernelTunables = true;
+          ProtectProc = "invisible";
+          LockPersonality = true;
+          RestrictNamespaces = true;
+          RestrictRealtime = true;
+          RestrictAddressFamilies = [ "AF_INET" "AF_UNIX" ];
+          # It answers this machine and asks nobody.
+          IPAddressAllow = "localhost";
+          IPAddressDeny = "any";
+          SystemCallArchitectures = "native";
+          SystemCallFilter = [ "@system-service" "~@privileged @obsolete" ];
+          SystemCallErrorNumber = "EPERM";
+        };
       };
     };
   };

@@ -57,7 +57,7 @@ let
     else value;
 in
 {
-  options.services.hermes-agent.mcpServers = mkOption {
+  options.mcpServers = mkOption {
     type = types.attrsOf server;
     default = { };
     example = lib.literalExpression ''
@@ -69,10 +69,10 @@ in
     description = "MCP servers by name: each has a `command` or a `url`. With one, the group `mcp` of Python packages comes by itself.";
   };
 
-  config.services.hermes-agent.extraPackages = lib.unique
-    (lib.concatMap needed (lib.attrValues config.services.hermes-agent.settings.mcp_servers));
+  config.extraPackages = lib.unique
+    (lib.concatMap needed (lib.attrValues config.settings.mcp_servers));
 
-  config.services.hermes-agent.settings = lib.mkIf (config.services.hermes-agent.mcpServers != { }) {
-    mcp_servers = lib.mapAttrs (_: set) config.services.hermes-agent.mcpServers;
+  config.settings = lib.mkIf (config.mcpServers != { }) {
+    mcp_servers = lib.mapAttrs (_: set) config.mcpServers;
   };
 }

@@ -1,10 +1,10 @@
 # What is run, from which package, with what on its PATH: the same on NixOS and in a home.
-{ lib, pkgs, ... }:
+{ instance, lib, pkgs, ... }:
 let
   inherit (lib) mkEnableOption mkOption mkPackageOption types;
 in
 {
-  options.services.hermes-agent = {
+  options = {
     enable = mkEnableOption "hermes-agent, an LLM agent that lives on this machine";
 
     # Built from this tree with the host's own package set: one Python for the agent and its plugins,
@@ -61,6 +61,24 @@ in
       default = 60;
       description = "Seconds without a sign of life from the agent's loop after which it is restarted; null: never.";
     };
+
+    instance = mkOption {
+      type = types.raw;
+      internal = true;
+      readOnly = true;
+      default = instance;
+      description = "Its name, and the names of what belongs to it (`names.nix`).";
+    };
+
+    parts = mkOption {
+      type = types.listOf types.raw;
+      internal = true;
+      default = [ ];
+      description = "What it adds to the host: sets of the host's options.";
+    };
+
+    assertions = mkOption { type = types.listOf types.unspecified; internal = true; default = [ ]; description = "What has to hold."; };
+    warnings = mkOption { type = types.listOf types.str; internal = true; default = [ ]; description = "What its owner should know."; };
 
     home = mkOption {
       type = types.str;

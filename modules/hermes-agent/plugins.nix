@@ -1,11 +1,11 @@
 # Plugins, and the check that loads all of them while the system is built.
-{ config, lib, pkgs, ... }:
+{ config, instance, lib, pkgs, ... }:
 let
   inherit (lib) mkOption types;
-  cfg = config.services.hermes-agent;
+  cfg = config;
 in
 {
-  options.services.hermes-agent = {
+  options = {
     extraPlugins = mkOption {
       type = types.listOf (types.either types.package types.path);
       default = [ ];
@@ -81,11 +81,11 @@ in
     };
   };
 
-  config.services.hermes-agent.settings = lib.mkIf (cfg.plugins.settings != { }) {
+  config.settings = lib.mkIf (cfg.plugins.settings != { }) {
     plugins.entries = lib.mapAttrs (_: settings: { inherit settings; }) cfg.plugins.settings;
   };
 
-  config.services.hermes-agent.finalPackage =
+  config.finalPackage =
     (cfg.package.withPlugins {
       python = cfg.extraPythonPackages;
       directories = cfg.extraPlugins;
@@ -100,6 +100,7 @@ in
         hasEnvironmentFiles = cfg.environmentFiles != [ ];
         service = cfg.service;
         strict = cfg.strictChecks;
+        inherit (instance) option;
       };
     };
 }

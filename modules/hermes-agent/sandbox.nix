@@ -1,16 +1,16 @@
 # What the agent's tools run in: a unit of systemd for each command, which a socket starts, with a user that exists
 # while the command runs. It shares the workspace with the daemon by a group, and can neither read, signal nor call it.
-{ config, lib, pkgs, utils, ... }:
+{ config, instance, lib, pkgs, utils, ... }:
 let
   inherit (lib) concatMapStringsSep filter hasPrefix mkDefault mkIf mkOption optional optionalAttrs types;
-  cfg = config.services.hermes-agent;
+  cfg = config;
   profile = cfg.tools.sandbox;
   strict = profile == "strict";
   host = profile == "host";
 
-  group = "hermes-work";
-  socket = "/run/hermes-exec.sock";
-  root = "/run/hermes-exec";
+  group = instance.workGroup;
+  root = instance.execRoot;
+  of = lib.optionalString (!instance.plain) " ${instance.name}";
   below = path: path == cfg.stateDir || hasPrefix "${cfg.stateDir}/" path;
 
   # Let what the daemon or a command creates be changed by the other.
@@ -22,7 +22,7 @@ let
     StandardOutput = "journal";
     StandardError = "journal";
     DynamicUser = true;
-    User = "hermes-exec";
+    User = instance.execUser;
     Group = group;
     UMask = "0002";
     WorkingDirectory = cfg.workingDirectory;
@@ -89,7 +89,7 @@ let
     ++ optional (!strict) "-/run/systemd/resolve"
     ++ map (path: "-${path}") readable;
     # Whatever else is listed.
-    InaccessiblePaths = common.InaccessiblePaths ++ [ "-+${cfg.home}" "-+/run/hermes-agent" ];
+    InaccessiblePaths = common.InaccessiblePaths ++ [ "-+${cfg.home}" "-+${instance.run}" ];
     TemporaryFileSystem = [ "/dev/shm:mode=1777" ];
     ProtectHome = if below' cfg.workingDirectory then "tmpfs" else true;
     PrivateDevices = true;
@@ -124,7 +124,7 @@ let
     else { IPAddressDeny = [ "localhost" "link-local" "169.254.169.254" "fd00:ec2::254" ]; };
 in
 {
-  options.services.hermes-agent.tools = {
+  options.tools = {
     sandbox = mkOption {
       type = types.nullOr (types.enum [ "strict" "workspace" "host" ]);
       default = if below cfg.workingDirectory then "strict" else null;
@@ -164,70 +164,75 @@ in
       type = types.listOf (types.strMatching "/.*[^/]");
       default = [ ];
       example = [ "/srv/data" ];
-      description = "Directories beside the workspace that commands may change, as far as their permissions let the group `${group}`.";
+      description = ''
+        Directories beside the workspace that commands may change, as far as their permissions let the group `hermes-work`
+        (`hermes-work-<name>` of another instance).
+      '';
     };
   };
 
-  config = mkIf (cfg.enable && profile != null) {
+  config = mkIf (profile != null) {
     assertions = [
       {
         assertion = odd == [ ];
-        message = "services.hermes-agent: ${concatMapStringsSep ", " (path: "`${path}`") odd} (workingDirectory, tools.readWritePaths, settings.terminal.sandbox_paths) cannot be shown to commands: a blank, a quotation mark or one of \\ : % [ ] * ? in a path means something to systemd. Mount or link it at another path, and name that one.";
+        message = "${instance.option}: ${concatMapStringsSep ", " (path: "`${path}`") odd} (workingDirectory, tools.readWritePaths, settings.terminal.sandbox_paths) cannot be shown to commands: a blank, a quotation mark or one of \\ : % [ ] * ? in a path means something to systemd. Mount or link it at another path, and name that one.";
       }
     ];
 
-    # `hermes-service` reads what commands made.
-    users.groups.${group}.members = [ cfg.user ];
+    parts = lib.toList {
+      # `hermes-service` reads what commands made.
+      users.groups.${group}.members = [ cfg.user ];
 
-    systemd.sockets.hermes-exec = {
-      description = "Commands of the Hermes agent";
-      wantedBy = [ "sockets.target" ];
-      before = [ "hermes-agent.service" ];
-      socketConfig = {
-        ListenStream = socket;
-        Accept = true;
-        # The agent alone: a command does not start another one beside its own limits.
-        SocketUser = cfg.user;
-        SocketMode = "0600";
-        # The unit counts commands by user, and refuses those above its limits; there is room to do so.
-        MaxConnections = mkDefault 256;
-        TriggerLimitIntervalSec = 0;
+      systemd.sockets.${instance.exec} = {
+        description = "Commands of the Hermes agent" + of;
+        wantedBy = [ "sockets.target" ];
+        before = [ "${instance.unit}.service" ];
+        socketConfig = {
+          ListenStream = instance.execSocket;
+          Accept = true;
+          # The agent alone: a command does not start another one beside its own limits.
+          SocketUser = cfg.user;
+          SocketMode = "0600";
+          # The unit counts commands by user, and refuses those above its limits; there is room to do so.
+          MaxConnections = mkDefault 256;
+          TriggerLimitIntervalSec = 0;
+        };
       };
-    };
 
-    systemd.services."hermes-exec@" = {
-      description = "A command of the Hermes agent";
-      unitConfig.CollectMode = "inactive-or-failed";
-      # A switch of the system leaves running commands alone.
-      restartIfChanged = false;
-      path = import ./path.nix { inherit pkgs; } ++ cfg.extraPackages;
-      environment = {
-        HOME = "/tmp";
-        TMPDIR = "/tmp";
-        # Commands at once of one user, and of all users but root: the rest is the operator's.
-        HERMES_EXEC_PER_CALLER = mkDefault "48";
-        HERMES_EXEC_MOST = mkDefault "60";
-        # git refuses a repository of another user; the workspace is shared.
-        GIT_CONFIG_COUNT = "1";
-        GIT_CONFIG_KEY_0 = "safe.directory";
-        GIT_CONFIG_VALUE_0 = "*";
+      systemd.services."${instance.exec}@" = {
+        description = "A command of the Hermes agent" + of;
+        unitConfig.CollectMode = "inactive-or-failed";
+        # A switch of the system leaves running commands alone.
+        restartIfChanged = false;
+        path = import ./path.nix { inherit pkgs; } ++ cfg.extraPackages;
+        environment = {
+          HOME = "/tmp";
+          TMPDIR = "/tmp";
+          # Commands at once of one user, and of all users but root: the rest is the operator's.
+          HERMES_EXEC_PER_CALLER = mkDefault "48";
+          HERMES_EXEC_MOST = mkDefault "60";
+          # git refuses a repository of another user; the workspace is shared.
+          GIT_CONFIG_COUNT = "1";
+          GIT_CONFIG_KEY_0 = "safe.directory";
+          GIT_CONFIG_VALUE_0 = "*";
+        };
+        serviceConfig = {
+          ExecStart = utils.escapeSystemdExecArgs [ cfg.package.gates.agent.interpreter "-I" "-m" "hermes_agent.system.exec_unit" ];
+        } // lib.mapAttrs (_: mkDefault) (common // optionalAttrs (!host) apart // rest);
       };
-      serviceConfig = {
-        ExecStart = utils.escapeSystemdExecArgs [ cfg.package.gates.agent.interpreter "-I" "-m" "hermes_agent.system.exec_unit" ];
-      } // lib.mapAttrs (_: mkDefault) (common // optionalAttrs (!host) apart // rest);
-    };
 
-    systemd.services.hermes-agent = {
-      wants = [ "hermes-exec.socket" ];
-      after = [ "hermes-exec.socket" ];
-      serviceConfig.SupplementaryGroups = [ group ];
-    };
+      systemd.services.${instance.unit} = {
+        wants = [ "${instance.exec}.socket" ];
+        after = [ "${instance.exec}.socket" ];
+        serviceConfig.SupplementaryGroups = [ group ];
+      };
 
-    systemd.tmpfiles.settings."10-hermes-agent" = {
-      ${root} = mkIf (!host) { d = { user = "root"; group = "root"; mode = "0755"; }; };
-      ${cfg.workingDirectory} = mkIf (below cfg.workingDirectory) {
-        d = { inherit (cfg) user; inherit group; mode = "2770"; };
-        "a+".argument = shared;
+      systemd.tmpfiles.settings."10-hermes-agent" = {
+        ${root} = mkIf (!host) { d = { user = "root"; group = "root"; mode = "0755"; }; };
+        ${cfg.workingDirectory} = mkIf (below cfg.workingDirectory) {
+          d = { inherit (cfg) user; inherit group; mode = "2770"; };
+          "a+".argument = shared;
+        };
       };
     };
   };

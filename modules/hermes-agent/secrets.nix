@@ -3,7 +3,7 @@
 { config, lib, pkgs, ... }:
 let
   inherit (lib) mkOption types;
-  cfg = config.services.hermes-agent;
+  cfg = config;
 
   # The type refuses a path in the store; its words are the advice.
   # Before nixpkgs 25.11 there is no `externalPath`.
@@ -13,7 +13,7 @@ let
   };
 in
 {
-  options.services.hermes-agent = {
+  options = {
     credentials = mkOption {
       type = types.attrsOf secretFile;
       default = { };
@@ -56,7 +56,7 @@ in
     };
   };
 
-  config.services.hermes-agent = {
+  config = {
     loadCredential = lib.mapAttrsToList (name: path: "${name}:${path}") cfg.credentials
       ++ lib.imap0 (i: path: "env-${toString i}:${path}") cfg.environmentFiles
       ++ lib.optional (cfg.authFile != null) "auth.json:${cfg.authFile}";

@@ -1,48 +1,49 @@
 # The unit: it is started when it answers, restarted when it hangs, and left alone when it cannot work.
-{ config, lib, pkgs, utils, ... }:
+{ config, host, instance, lib, pkgs, utils, ... }:
 let
   inherit (lib) mkDefault mkIf mkOption types;
-  cfg = config.services.hermes-agent;
+  cfg = config;
   unit = import ./unit.nix { inherit cfg lib pkgs; escape = utils.escapeSystemdExecArgs; };
 
   # Blocks of the settings that a reload takes in (a test asks the agent); anything else needs a restart.
   live = [ "auxiliary" "model" "platforms" "plugins" "providers" "security" "web" ];
   # A path that stays: the settings' own would be another with every change, and the unit with it.
-  etc = "hermes-agent/settings.json";
+  etc = instance.settings;
 
   # The units of this host, as systemd is given them.
-  unitNames = [ "hermes-agent.service" ]
-    ++ lib.optionals (cfg.tools.sandbox != null) [ "hermes-exec@.service" "hermes-exec.socket" ]
-    ++ lib.optional cfg.localModel.enable "hermes-local-model.service";
+  unitNames = [ "${instance.unit}.service" ]
+    ++ lib.optionals (cfg.tools.sandbox != null) [ "${instance.exec}@.service" "${instance.exec}.socket" ]
+    ++ lib.optional cfg.localModel.enable "${instance.localModel}.service";
   unitCheck = import ../../nix/unit-check.nix { inherit lib pkgs; } {
-    units = lib.genAttrs unitNames (name: config.systemd.units.${name}.unit);
+    units = lib.genAttrs unitNames (name: host.systemd.units.${name}.unit);
+    inherit (instance) option;
     exposure = {
-      "hermes-agent.service" = cfg.maxExposure;
-      "hermes-exec@.service" = cfg.tools.maxExposure;
-      "hermes-local-model.service" = cfg.maxExposure;
+      "${instance.unit}.service" = cfg.maxExposure;
+      "${instance.exec}@.service" = cfg.tools.maxExposure;
+      "${instance.localModel}.service" = cfg.maxExposure;
     };
   };
 in
 {
-  options.services.hermes-agent.maxExposure = mkOption {
+  options.maxExposure = mkOption {
     type = types.nullOr (types.addCheck types.number (value: value >= 0 && value <= 10) // { description = "number from 0 to 10"; });
     default = 2;
     description = "Most points of 10 that `systemd-analyze security` may give the unit of the daemon; the build refuses more. null: any.";
   };
 
-  config = mkIf cfg.enable {
+  config.parts = lib.toList {
     environment.etc = mkIf (cfg.configFile == null) { ${etc}.source = cfg.declaredConfig; };
     system.checks = cfg.checks ++ [ unitCheck ];
     # The operator sees, while switching, what the checks let pass.
-    system.activationScripts.hermes-agent-warnings = mkIf (cfg.startCheck != null) ''
+    system.activationScripts."${instance.unit}-warnings" = mkIf (cfg.startCheck != null) ''
       if [ -s ${cfg.startCheck} ]; then
-        echo "hermes-agent: the checks of the build let this pass:" >&2
+        echo "${instance.unit}: the checks of the build let this pass:" >&2
         sed 's/^/  /' ${cfg.startCheck} >&2
       fi
     '';
 
-    systemd.services.hermes-agent = {
-      description = "Hermes agent";
+    systemd.services.${instance.unit} = {
+      description = "Hermes agent" + lib.optionalString (!instance.plain) " ${instance.name}";
       wantedBy = [ "multi-user.target" ];
       after = [ "network.target" ];
       startLimitBurst = mkDefault 5;

@@ -1,10 +1,10 @@
 # What is declared here is a file in the store that the agent lays over `config.local.yaml`, which stays
 # with users and the agent. A declared key cannot be changed at run time; a key that is no longer declared
 # is gone.
-{ config, lib, pkgs, ... }:
+{ config, instance, lib, pkgs, ... }:
 let
   inherit (lib) mkOption types;
-  cfg = config.services.hermes-agent;
+  cfg = config;
   format = pkgs.formats.json { };
 
   # Every key of the configuration, and null, which leaves it to the agent. Names are checked while building, by
@@ -19,6 +19,15 @@ let
       "terminal.sandbox" = {
         default = if (cfg.tools.sandbox or null) != null then "systemd" else null;
         defaultText = lib.literalMD "`\"systemd\"` with `tools.sandbox`";
+      };
+      "terminal.exec_socket" = {
+        default = if instance.plain || (cfg.tools.sandbox or null) == null then null else instance.execSocket;
+        defaultText = lib.literalMD "null, which leaves it to the agent; of another instance its own socket";
+      };
+      "server.enabled" = {
+        default = if instance.plain || cfg.settings.server.port != null then null else false;
+        defaultText = lib.literalMD "null, which leaves it to the agent; of another instance, whether it has a `port`";
+        more = " Of several instances each listens on a port of its own, and serves HTTP only where it is given one.";
       };
       "terminal.network".example = "hosts";
       "terminal.sandbox_paths" = {
@@ -43,7 +52,7 @@ let
   };
 in
 {
-  options.services.hermes-agent = {
+  options = {
     settings = mkOption {
       type = schema.type;
       default = { };
@@ -88,7 +97,7 @@ in
     };
   };
 
-  config.services.hermes-agent = {
+  config = {
     foreignSettings = lib.filter (name: !(schema.known ? ${name})) (lib.attrNames cfg.declaredSettings);
     declaredSettings = if cfg.configFile != null then { } else schema.declared cfg.settings;
     declaredConfig =

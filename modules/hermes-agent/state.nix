@@ -1,8 +1,8 @@
 # Where it keeps what it learns, and where it works.
-{ config, lib, ... }:
+{ config, instance, lib, ... }:
 let
   inherit (lib) hasPrefix mkDefault mkIf mkOption types;
-  cfg = config.services.hermes-agent;
+  cfg = config;
 
   directory = types.strMatching "/.*[^/]";
   below = parent: path: path == parent || hasPrefix "${parent}/" path;
@@ -16,10 +16,11 @@ let
   worksAtHome = below "/home" cfg.workingDirectory || below "/root" cfg.workingDirectory;
 in
 {
-  options.services.hermes-agent = {
+  options = {
     stateDir = mkOption {
       type = directory;
-      default = "/var/lib/hermes";
+      default = instance.stateDir;
+      defaultText = lib.literalMD "`\"/var/lib/hermes\"`, of another instance `\"/var/lib/hermes-<name>\"`";
       description = "Home of the service: state in `.hermes` (`HERMES_HOME`), and the workspace.";
     };
 
@@ -31,9 +32,9 @@ in
     };
   };
 
-  config = mkIf cfg.enable {
-    services.hermes-agent.home = "${cfg.stateDir}/.hermes";
+  config.home = "${cfg.stateDir}/.hermes";
 
+  config.parts = lib.toList {
     # The state directory too where systemd makes it: it would give all of it to one owner if it were root's.
     systemd.tmpfiles.settings."10-hermes-agent" =
       lib.genAttrs (map (d: "${cfg.stateDir}${d}") (if ofSystemd then [ "" ] else directories)) (_: own "0750")
@@ -41,13 +42,13 @@ in
         ${cfg.workingDirectory} = own "0750";
       };
 
-    systemd.services.hermes-agent.serviceConfig = lib.mkMerge [
+    systemd.services.${instance.unit}.serviceConfig = lib.mkMerge [
       (mkIf ofSystemd {
         StateDirectory = map (d: "${name}${d}") directories;
         StateDirectoryMode = mkDefault "0750";
       })
       {
-        RuntimeDirectory = "hermes-agent";
+        RuntimeDirectory = instance.unit;
         # The control socket is in it, and stays where it is while the daemon restarts.
         RuntimeDirectoryPreserve = "restart";
         # 0750: members of the group may ask the daemon (chat, send, status). Of a group that is somebody else's, nobody.

@@ -2,6 +2,8 @@
 # the paths and the remedy, in the ten lines at most that `nix build` shows of a log.
 { lib, runCommand, writeText, python, library }:
 let
+  # Where the options of a host stand; those of another instance are below it.
+  plain = "services.hermes-agent";
   json = name: value: writeText "hermes-agent-${name}.json" (builtins.toJSON value);
 in
 rec {
@@ -25,13 +27,14 @@ rec {
     '';
 
   # configCheck :: file -> nothing, once it is a configuration that the agent takes
-  configCheck = file: runCommand "hermes-agent-config-check" { } ''
-    ${configCheckCommand file}
+  configCheck = configCheckOf plain;
+  configCheckOf = option: file: runCommand "hermes-agent-config-check" { } ''
+    ${configCheckCommand option file}
     touch $out
   '';
 
   # The same as a line of a builder's script.
-  configCheckCommand = file: "${agent.interpreter} -I ${./config_check.py} ${file}";
+  configCheckCommand = option: file: "${agent.interpreter} -I ${./config_check.py} ${file} ${option}";
 
   # startCheck :: { package, file, pluginCheck, … } -> the warnings, once the daemon would start with these settings
   # `hermes doctor --declared` starts it; what it is given beside that, pluginCheck is given as well.
@@ -44,13 +47,13 @@ rec {
       # What the unit gives: the fields of `--service`, as docs/nix.md has them.
     , service ? { }
       # Where the options of the host stand, for the messages.
-    , option ? "services.hermes-agent"
+    , option ? plain
       # Whether a warning refuses the build.
     , strict ? false
     , ...
     }:
     runCommand "hermes-agent-start-check" { } ''
-      : ${configCheck file} ${pluginCheck}  # their words come first
+      : ${configCheckOf option file} ${pluginCheck}  # their words come first
       ${agent.interpreter} -I ${./start_check.py} ${
         json "start-check" {
           hermes = "${package}/bin/hermes";
@@ -63,9 +66,9 @@ rec {
       } $out
     '';
 
-  # argumentsCheck :: [ argument ] -> nothing, once `hermes gateway run` knows all of them
-  argumentsCheck = arguments: runCommand "hermes-agent-arguments-check" { } ''
-    ${agent.interpreter} -I ${./arguments_check.py} ${agent}/bin/hermes ${lib.escapeShellArgs arguments}
+  # argumentsCheck :: option -> [ argument ] -> nothing, once `hermes gateway run` knows all of them
+  argumentsCheck = option: arguments: runCommand "hermes-agent-arguments-check" { } ''
+    ${agent.interpreter} -I ${./arguments_check.py} ${option} ${agent}/bin/hermes ${lib.escapeShellArgs arguments}
     touch $out
   '';
 
@@ -89,6 +92,7 @@ rec {
     , variables ? null
       # Whether files that only the machine has may hold more of them.
     , hasEnvironmentFiles ? false
+    , option ? plain
       # Of startCheck.
     , ...
     }:
@@ -96,14 +100,14 @@ rec {
       config = json "plugin-settings" { plugins = settings; };
     in
     runCommand "hermes-agent-plugin-check" { } ''
-      ${configCheckCommand config}
+      ${configCheckCommand option config}
       ${agent.interpreter} -I ${./plugin_check.py} ${
         json "plugin-check" {
           hermes = "${package}/bin/hermes";
           manifests = "${pluginDir}/manifests.json";
           config = "${config}";
           path = lib.makeBinPath path;
-          inherit checkImports environment variables hasEnvironmentFiles;
+          inherit checkImports environment variables hasEnvironmentFiles option;
         }
       } $out
     '';

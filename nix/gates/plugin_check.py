@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-OPTION = "services.hermes-agent"
+DEFAULT_OPTION = "services.hermes-agent"
+"""Where the options of the host stand; those of another instance are below it."""
 WITHOUT_GATE = ("backend", "platform", "model-provider", "exclusive")
 """Kinds of plugins that run without what they require, and say themselves what is missing."""
 
@@ -45,13 +46,14 @@ def load_all(spec: dict[str, Any], out: str) -> int:
     status = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode
     report = read_json(out) if status else {}
     errors = report.get("errors", [])
+    option = spec.get("option", DEFAULT_OPTION)
     if any("override built-in tool" in error for error in errors):
-        print(f"hint: allow it: {OPTION}.plugins.allowToolOverride = [ … ];", file=sys.stderr)
+        print(f"hint: allow it: {option}.plugins.allowToolOverride = [ … ];", file=sys.stderr)
     elif any("failed to load" in error for error in errors):
-        remedy = f"mend or drop it; for one that needs its machine: {OPTION}.plugins.checkImports = false;"
+        remedy = f"mend or drop it; for one that needs its machine: {option}.plugins.checkImports = false;"
         print(f"hint: {remedy}", file=sys.stderr)
     if tools := [conflict["name"] for conflict in report.get("conflicts", []) if conflict["kind"] == "tool"]:
-        print(f'hint: here: {OPTION}.plugins.allowToolOverride = [ "{tools[0]}" ];', file=sys.stderr)
+        print(f'hint: here: {option}.plugins.allowToolOverride = [ "{tools[0]}" ];', file=sys.stderr)
     return status
 
 
@@ -62,7 +64,7 @@ def from_manifests(spec: dict[str, Any], out: str) -> None:
     Path(out).write_text(json.dumps({"version": 1, "plugins": plugins}, indent=2, sort_keys=True), encoding="utf-8")
 
 
-def nobodys(enabled: list[str], plugins: list[Plugin]) -> list[str]:
+def nobodys(enabled: list[str], plugins: list[Plugin], option: str) -> list[str]:
     """Return a text for each name in `plugins.enabled` that no plugin answers to."""
     known = sorted({name for plugin in plugins for name in (plugin["key"], plugin["name"])})
     texts = []
@@ -71,8 +73,8 @@ def nobodys(enabled: list[str], plugins: list[Plugin]) -> list[str]:
         guess = f" (did you mean `{near[0]}`?)" if near else ""
         there = ", ".join(f"`{k}`" for k in known) or "none"
         texts.append(
-            f"error: hermes-agent: {OPTION}.settings.plugins.enabled: no plugin is called `{name}`{guess}\n"
-            f"hint: there are {there}; others come with {OPTION}.extraPlugins or extraPythonPackages."
+            f"error: hermes-agent: {option}.settings.plugins.enabled: no plugin is called `{name}`{guess}\n"
+            f"hint: there are {there}; others come with {option}.extraPlugins or extraPythonPackages."
         )
     return texts
 
@@ -89,18 +91,19 @@ def lacking_variables(
     return lacking
 
 
-def say_what_is_lacking(plugin: Plugin, names: list[str], *, may_be_there: bool) -> None:
+def say_what_is_lacking(plugin: Plugin, names: list[str], option: str, *, may_be_there: bool) -> None:
     level = "warning" if may_be_there else "error"
     print(f"{level}: hermes-agent: plugin `{plugin['key']}` requires {', '.join(names)}:", file=sys.stderr)
     print(f"  {plugin['path']}", file=sys.stderr)
     if may_be_there:
-        print(f"hint: {OPTION}.credentials does not give it; one of environmentFiles has to.", file=sys.stderr)
+        print(f"hint: {option}.credentials does not give it; one of environmentFiles has to.", file=sys.stderr)
     else:
-        print(f'hint: give it: {OPTION}.credentials.{names[0]} = "/run/secrets/…";', file=sys.stderr)
+        print(f'hint: give it: {option}.credentials.{names[0]} = "/run/secrets/…";', file=sys.stderr)
 
 
 def main(spec_file: str, out: str) -> int:
     spec = read_json(spec_file)
+    option = spec.get("option", DEFAULT_OPTION)
     if not spec["checkImports"]:
         from_manifests(spec, out)
     elif status := load_all(spec, out):
@@ -109,12 +112,12 @@ def main(spec_file: str, out: str) -> int:
     settings = read_json(spec["config"])["plugins"]
 
     # Packages are known by loading them alone.
-    unknown = nobodys(settings.get("enabled") or [], plugins) if spec["checkImports"] else []
+    unknown = nobodys(settings.get("enabled") or [], plugins, option) if spec["checkImports"] else []
     for text in unknown:
         print(text, file=sys.stderr)
     lacking = lacking_variables(spec, settings.get("disabled") or [], plugins)
     for plugin, names in lacking:
-        say_what_is_lacking(plugin, names, may_be_there=spec["hasEnvironmentFiles"])
+        say_what_is_lacking(plugin, names, option, may_be_there=spec["hasEnvironmentFiles"])
     return 1 if unknown or (lacking and not spec["hasEnvironmentFiles"]) else 0
 
 

@@ -29,6 +29,14 @@ in
   a-local-model-elsewhere = { localModel = { enable = true; model = "/srv/model.gguf"; port = 8650; }; };
   fallback-with-a-key = { settings = { inherit model; fallback_providers = [ { provider = "openrouter"; model = "m/x"; } ]; }; } // key;
 
+  # ── several agents ────────────────────────────────────────────────────
+  agents-without-servers = host { } // { instances = lib.genAttrs (map (i: "agent-${toString i}") (lib.genList (i: i) 10)) (_: { settings = { inherit model; }; }); };
+  agents-on-ports-of-their-own = host { } // { instances = { alice.settings.server.port = 8700; ops.settings.server.port = 8701; }; };
+  agents-on-one-port-of-two-addresses = host { } // { instances = { alice.settings.server = { host = "10.0.0.5"; port = 8700; }; ops.settings.server = { host = "10.0.0.6"; port = 8700; }; }; };
+  agents-on-ports-that-are-free = host { server.port = 0; } // { instances.alice.settings.server.port = 0; };
+  agents-with-one-beside-a-disabled-one = host { } // { instances.alice = { enable = false; user = "hermes"; settings.server.port = 8642; }; };
+  agents-of-profiles = host { } // { profiles.research = { gateway.enable = true; settings = { inherit model; }; }; };
+
   # ── keys that are not the agent's ─────────────────────────────────────
   section-of-a-plugin = host { my_plugin.level = 3; };
   entry-of-a-plugin = host { plugins.entries.hello.level = 3; } // { extraPlugins = [ (plugin "hello") ]; };

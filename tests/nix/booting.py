@@ -21,6 +21,7 @@ def container(
     files: Mapping[str, str] | None = None,
     binds: Sequence[str | Path] = (),
     processes: Sequence[Process] = (),
+    units: Mapping[str, str] | None = None,
 ) -> Container:
     """Return a container that boots `host`, an attribute of default.nix such as `systems.calculator`.
 
@@ -28,12 +29,14 @@ def container(
         enable: units that start with it.
         files: more of them; those of the system come first.
         binds: paths of this machine, at the same place. The store is there.
+        units: more of them, by name.
     """
     system, commands = nix.build(f"{host}.toplevel").path, nix.build(f"{host}.sw").path
     python = Interpreter.of_this_process()
     etc = {f"/{path.relative_to(system)}": path.read_text() for path in (system / "etc").rglob("*") if path.is_file()}
     return Container(
-        units={path.name: path for path in system.iterdir() if path.suffix in (".service", ".socket")},
+        units={path.name: path for path in system.iterdir() if path.suffix in (".service", ".socket")}
+        | dict(units or {}),
         enable=enable,
         binds={path: str(path) for path in ("/nix/store", *binds)} | python.binds,
         files={

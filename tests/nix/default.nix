@@ -102,6 +102,13 @@ in
       credentials.OPENROUTER_API_KEY = "/home/someone/.secrets/openrouter";
       environment.PERCENT = "100%";
     };
+    # Two more services of the user.
+    several = {
+      settings.model.default = "test/model";
+      instances.notes = { settings.model.default = "test/model"; settings.server.port = 8650; };
+      profiles.drafts = { };
+    };
+    onePort = { instances.notes = { settings.server.port = 8642; hermesHome = "/home/someone/.hermes"; }; };
     broken = { settings.modle = "x"; };
     # For booting it.
     booted = {
@@ -135,6 +142,10 @@ in
       SystemCallFilter = lib.mkForce [ "@system-service" ];
     };
   };
+  # Several agents, for booting them.
+  agents = lib.mapAttrs (_: count: host' (import ./instances.nix { inherit fixtures lib pkgs; } count)) { three = 3; ten = 10; };
+  # No agent but one that has a name.
+  named = host' { services = { enable = false; instances.alice.addToSystemPackages = true; }; };
   # Written for upstream's module.
   upstream = lib.mapAttrs
     (_: module: host' {

@@ -29,6 +29,7 @@ in
 if failed != [ ] then throw (lib.concatMapStringsSep "\n" (m: "- ${m}") failed)
 else {
   inherit (evaluated) config;
+  unitNames = lib.attrNames evaluated.config.systemd.user.services;
   unit = pkgs.writeTextFile {
     name = "hermes-agent.service";
     destination = "/hermes-agent.service";

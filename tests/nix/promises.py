@@ -116,6 +116,7 @@ _AGENT = [
     ("nothing takes more than its part", "cannot(lambda: os.nice(1))", "SystemCallFilter", {}),
     ("what it writes is its own", 'write("probe-mask"); holds(stat.S_IMODE(os.stat("probe-mask").st_mode) == 0o600)', "UMask", {"WorkingDirectory": "/tmp"}),
     ("a secret is handed over", 'holds(open(os.environ["CREDENTIALS_DIRECTORY"] + "/env-0").read().strip() == "A=b")', "LoadCredential", {}),
+    ("shared memory is no place to meet", 'hidden("/dev/shm/marker"); write("/dev/shm/probe")', "TemporaryFileSystem", {}),
     ("its state is writable", 'write("/var/lib/hermes/.hermes/probe")', "StateDirectory", {}),
     ("its state is nobody else's", 'holds(stat.S_IMODE(os.stat(os.environ["STATE_DIRECTORY"]).st_mode) == 0o750)', "StateDirectoryMode", {"StateDirectory": "NAME"}),
     ("there is a place for its sockets", 'write(os.environ["RUNTIME_DIRECTORY"] + "/probe")', "RuntimeDirectory", {}),

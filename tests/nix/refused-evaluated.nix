@@ -27,7 +27,6 @@ in
   model-without-weights = { localModel.enable = true; };
   package-of-somebody-else = { package = pkgs.jq; };
   removed-backend = { backend.mode = "dashboard"; };
-  removed-profiles = { profiles.second = { }; };
   removed-option = { container.enable = true; };
   secret-in-store = { environmentFiles = [ "${plugin "hello"}/plugin.yaml" ]; };
   authfile-in-store = { authFile = "${plugin "hello"}/plugin.yaml"; };
@@ -106,4 +105,30 @@ in
   plugin-settings-as-a-text = { plugins.settings.hello = "loud"; };
   package-as-a-text = { extraPackages = [ "ripgrep" ]; };
   environment-as-a-number = { environment.WORKERS = 4; };
+
+  # ── several agents ────────────────────────────────────────────────────
+  agents-on-one-port = { instances.alice.settings.server.port = 8642; };
+  agents-on-one-port-of-all-addresses = { settings.server.enabled = false; instances = { alice.settings.server = { host = "0.0.0.0"; port = 8700; }; ops.settings.server = { host = "10.0.0.5"; port = 8700; }; }; };
+  agents-on-the-port-of-a-model = { localModel = { enable = true; model = ./README.md; }; instances.alice.settings.server.port = 8641; };
+  agents-with-two-models = { localModel = { enable = true; model = ./README.md; }; instances.alice.localModel = { enable = true; model = ./README.md; }; };
+  agents-on-the-port-of-a-hook = {
+    settings.platforms.webhook.extra.webhook_port = 8700;
+    instances.alice.settings.platforms.webhook.extra.webhook_port = 8700;
+  };
+  agents-of-one-user = { instances.alice.user = "hermes"; };
+  agents-of-one-group = { instances = { alice.group = "staff"; ops.group = "staff"; }; };
+  agents-in-one-home = { instances.alice.stateDir = "/var/lib/hermes"; };
+  agents-in-homes-of-each-other = { instances.alice.stateDir = "/var/lib/hermes/alice"; };
+  agents-that-work-in-a-home = { instances.alice.workingDirectory = "/var/lib/hermes/workspace"; };
+  agents-on-one-socket = { instances.alice.settings.terminal.exec_socket = "/run/hermes-exec.sock"; };
+  agents-of-one-name = { instances.alice = { }; profiles.alice.gateway.enable = true; };
+  agents-called-default = { instances.default = { }; };
+  agents-called-service = { instances.service = { }; };
+  agents-with-a-blank = { instances."for alice" = { }; };
+  agents-with-a-long-name = { instances.an-agent-that-is-called-after-all-that-it-does = { }; };
+  instance-without-such-an-option = { instances.alice.setings = { }; };
+  instance-with-a-wrong-type = { instances.alice.settings.agent.max_turns = "ninety"; };
+  instance-with-a-secret = { instances.alice.environment.OPENAI_API_KEY = "sk-test-0123456789abcdef"; };
+  instance-in-a-container = { instances.alice.container.enable = true; };
+  instance-without-weights = { instances.alice.localModel.enable = true; };
 }

@@ -78,6 +78,9 @@ in
   option-that-is-not-declared = troubled "configured" { plugins.settings.configured = { city = "Bern"; dayz = 3; }; };
   option-that-is-missing = troubled "configured" { plugins.settings.configured.days = 3; };
 
+  # ── several agents ────────────────────────────────────────────────────
+  port-of-another-instance = { configFile = pkgs.writeText "config.yaml" "server: {port: 8700}\n"; instances.alice.settings.server.port = 8700; };
+
   # ── with `strictChecks` a warning is enough ───────────────────────────
   warning-of-a-foreign-key = host { my_plugin.level = 3; } // { strictChecks = true; };
   warning-of-a-file = host { } // { mcpServers.wiki = { command = "bash"; env.TOKEN = "\${WIKI_TOKEN}"; }; environmentFiles = [ "/run/secrets/env" ]; strictChecks = true; };

@@ -34,6 +34,10 @@ in
   not-a-python-package = { extraPythonPackages = [ pkgs.jq ]; };
 
   # ── settings ──────────────────────────────────────────────────────────
+  # Of the other agents of a host, too, and the text says of which.
+  instance-with-a-misspelled-setting = { instances.alice.settings.modle = "x"; };
+  instance-with-a-plugin-that-is-nowhere = { instances.alice.settings.plugins.enabled = [ "helo" ]; };
+  instance-with-an-argument = { instances.alice.extraArgs = [ "--loudly" ]; };
   misspelled-setting = { settings.modle.default = "test/model"; };
   misspelled-setting-below = { settings.approvals.mod = "manual"; };
   unknown-provider = { settings.model.provider = "opnrouter"; };

@@ -75,6 +75,24 @@
     environmentFiles = [ "/run/secrets/hermes-agent.env" ];
   };
 
+  # Several agents, one with a server, plugins and a model of its own.
+  several = {
+    credentials.OPENROUTER_API_KEY = "/run/secrets/openrouter";
+    instances.alice = {
+      addToSystemPackages = true;
+      credentials.OPENROUTER_API_KEY = "/run/secrets/alice-openrouter";
+      extraPlugins = [ (fixtures.plugin "hello") ];
+      documents."AGENTS.md" = "Of Alice.\n";
+    };
+    instances.with-a-very-long-name-for-a-user = {
+      settings.server.port = 8650;
+      localModel = { enable = true; model = ./README.md; port = 8651; };
+      tools.sandbox = null;
+      stateDir = "/srv/long";
+    };
+    profiles.research = { gateway.enable = true; tools.sandbox = "workspace"; };
+  };
+
   # A plugin that cannot be imported while building.
   withoutImports = {
     extraPlugins = [ (fixtures.plugin "imports-missing") ];

@@ -72,6 +72,23 @@ def test_a_home_with_a_wrong_setting_does_not_build(nix) -> None:
     assert "services.hermes-agent.settings: unknown key `modle`" in refused.stderr
 
 
+def test_a_home_has_several_services_and_a_command_for_each(nix) -> None:
+    assert nix.evaluate("homes.several.unitNames") == ["hermes-agent", "hermes-agent-notes"]
+    config = "homes.several.config"
+    notes = nix.evaluate(f"{config}.systemd.user.services")["hermes-agent-notes"]["Service"]
+    assert '"HERMES_HOME=/home/someone/.hermes/profiles/notes"' in notes["Environment"]
+    names = {path.rpartition("-hermes-")[2] for path in nix.evaluate(f"{config}.home.packages")}
+    assert {"notes", "drafts"} <= names
+
+
+def test_two_services_of_a_home_with_one_port_or_home_are_refused(nix) -> None:
+    refused = nix.build("homes.onePort.unit")
+    assert refused.status != 0
+    assert "the instances `default` and `notes` have one home, `/home/someone/.hermes`" in refused.stderr
+    assert "Set services.hermes-agent.instances.notes.hermesHome to a directory of its own." in refused.stderr
+    assert "both listen on port 8642" in refused.stderr
+
+
 def test_the_option_reference_is_that_of_the_module(nix) -> None:
     made = nix.build("optionReference").path.read_text()
     there = (nix.tree / "docs" / "reference" / "nixos-options.md").read_text()

@@ -50,7 +50,8 @@ def test_the_agents_own_default_is_shown(options) -> None:
     assert shown["terminal.network"] == 'null, which leaves it to the agent: `"off"`'
     assert shown["terminal.sandbox_tmp_mb"] == "null, which leaves it to the agent: `1024`"
     assert shown["terminal.cwd"] == "config.services.hermes-agent.workingDirectory"
-    of_nixos = {"terminal.cwd", "terminal.sandbox", "plugins.allow_tool_override", "plugins.auto_enable"}
+    of_nixos = {"terminal.cwd", "terminal.sandbox", "terminal.exec_socket", "server.enabled"}
+    of_nixos |= {"plugins.allow_tool_override", "plugins.auto_enable"}
     compared = 0
     for key, node in keys(load_schema()).items():
         name = ".".join(key)

@@ -1,5 +1,5 @@
 # Configurations as people write them for upstream's module and for the plugin guide, option by option: they have to
-# evaluate as they are. Without containers, backends and profiles, which are refused.
+# evaluate as they are. Without containers and backends, which are refused.
 { lib }:
 {
   minimal = { config, ... }: {
@@ -77,6 +77,25 @@
       restart = "always";
       restartSec = 10;
       addToSystemPackages = true;
+    };
+  };
+
+  # Further homes, with and without a gateway.
+  profiles = { pkgs, ... }: {
+    services.hermes-agent = {
+      enable = true;
+      settings.model.default = "anthropic/claude-sonnet-4";
+      environmentFiles = [ "/run/secrets/hermes-env" ];
+      extraPackages = [ pkgs.jq ];
+      profiles = {
+        research = {
+          gateway.enable = true;
+          settings.model.default = "gpt-5";
+          environmentFiles = [ "/run/secrets/research-env" ];
+          hermesHomeFiles."SOUL.md" = "You read.";
+        };
+        drafts.settings.model.default = "gpt-5";
+      };
     };
   };
 

@@ -79,6 +79,7 @@ def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str =
     parser.add_argument("-c", "--continue", dest="continue_last", action="store_true", help="resume the last session")
     parser.add_argument("-r", "--resume", metavar="ID", help="resume this session (see `hermes sessions list`)")
     parser.add_argument("-p", "--profile", metavar="NAME", help="work in this profile (`hermes profile`); comes first")
+    parser.add_argument("--instance", metavar="NAME", help="ask this agent of the machine; comes first")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error; comes first")
     parser.add_argument("-m", "--model", metavar="NAME", help="use this model instead of the configured one")
     ACCEPT_HOOKS(parser)
@@ -97,7 +98,12 @@ def run(argv: Sequence[str]) -> int:
     is_debugged = list(argv[:1]) == ["--debug"]
     argv = argv[1:] if is_debugged else argv
     try:
-        argv = selected_profile(argv, os.environ)
+        if argv and argv[0].partition("=")[0] == "--instance":
+            from hermes_agent.app import daemon_client  # most commands name no agent of the machine
+
+            argv = daemon_client.select_instance(argv, os.environ)
+        else:
+            argv = selected_profile(argv, os.environ)
         name = argv[0] if argv and not argv[0].startswith("-") else None
         if name is not None and name not in SUBCOMMANDS:
             from hermes_agent.app import (

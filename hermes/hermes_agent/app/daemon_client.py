@@ -1,7 +1,8 @@
 """`hermes` as a client of the machine's daemon, for members of the daemon's group.
 
 A client can chat, and run `send`, `sessions` and `gateway status`. `$HERMES_DAEMON_SOCKET` names the control socket of
-the daemon. A user without write access to it, or with `HERMES_HOME` set, has an agent of their own instead.
+the daemon; `hermes --instance NAME` sets it. A user without write access to it, or with `HERMES_HOME` set, has an agent
+of their own instead.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,67 @@ if TYPE_CHECKING:
 
 
 VARIABLE = "HERMES_DAEMON_SOCKET"
+DEFAULT_INSTANCE = "default"
+_RUN = Path("/run")
+_DIRECTORY = "hermes-agent"
+"""Directory of the daemon's control socket in `/run`; `hermes-agent-NAME` is that of another instance."""
 
 
 def daemon_socket(environ: Mapping[str, str]) -> Path | None:
     """Return the socket of the daemon of this client, or None for a command on a home of its own."""
     named = environ.get(VARIABLE, "")
     return Path(named) if named and not environ.get("HERMES_HOME") and os.access(named, os.W_OK) else None
+
+
+def select_instance(argv: Sequence[str], environ: MutableMapping[str, str], run: Path = _RUN) -> list[str]:
+    """Remove `--instance NAME` from the start of a command line, and make the command a client of that daemon.
+
+    Args:
+        run: directory with the directories of control sockets.
+
+    Raises:
+        UserError: the name is missing, that daemon does not run, or this user may not ask it.
+    """
+    first, *rest = argv
+    _, equals, name = first.partition("=")
+    if not equals and rest:
+        name, *rest = rest
+    if not name:
+        raise UserError("`--instance` needs the name of an agent", hint=_running(run), exit_status=EXIT_USAGE)
+    directory = run / (_DIRECTORY if name == DEFAULT_INSTANCE else f"{_DIRECTORY}-{name}")
+    if "/" in name or not directory.is_dir():
+        raise UserError(f"no agent {name!r} runs on this machine", hint=_running(run))
+    door = directory / "control.sock"
+    if not os.access(door, os.W_OK):
+        raise UserError(
+            f"the agent {name!r} does not answer you at {door}",
+            hint=f"Root and members of the group `{_group(directory)}` may ask it; its unit is {directory.name}.",
+        )
+    environ.pop("HERMES_HOME", None)
+    environ[VARIABLE] = str(door)
+    return rest
+
+
+def _running(run: Path) -> str:
+    names = [
+        found.name.removeprefix(_DIRECTORY).removeprefix("-") or DEFAULT_INSTANCE
+        for found in sorted(run.glob(f"{_DIRECTORY}*"))
+        if found.is_dir()
+    ]
+    return f"There is: {', '.join(names)}." if names else "None runs; `systemctl list-units 'hermes-agent*'` shows why."
+
+
+def _group(directory: Path) -> str:
+    try:
+        return directory.group()
+    except KeyError:  # a number without a name
+        return str(directory.stat().st_gid)
+
+
+def _service_command(door: Path) -> str:
+    """Return the operator's command for the daemon of a control socket."""
+    name = door.parent.name.removeprefix(_DIRECTORY).removeprefix("-")
+    return f"hermes-{name}" if name and door.parent.name.startswith(_DIRECTORY) else "hermes-service"
 
 
 def refuse_remote(environ: Mapping[str, str], instead: str) -> None:
@@ -39,7 +95,7 @@ def refuse_remote(environ: Mapping[str, str], instead: str) -> None:
     if (door := daemon_socket(environ)) is not None:
         raise UserError(
             f"the daemon at {door} is asked for {instead} alone, of your own sessions",
-            hint="An operator has `sudo hermes-service`; with HERMES_HOME set, `hermes` works in that home.",
+            hint=f"An operator has `sudo {_service_command(door)}`; with HERMES_HOME set, `hermes` works in that home.",
         )
 
 

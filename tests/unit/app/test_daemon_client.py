@@ -20,6 +20,7 @@ from hermes_agent.app.daemon_client import (
     list_sessions,
     load_session,
     refuse_remote,
+    select_instance,
 )
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
@@ -141,3 +142,44 @@ def test_who_asks_and_finds_no_daemon_is_told_how_to_start_one(tmp_path: Path) -
     with pytest.raises(UserError, match="no daemon runs with the home") as refused:
         ask_daemon(tmp_path, {"op": "status"})
     assert "hermes gateway run" in refused.value.hint
+
+
+@pytest.fixture
+def run_directory(tmp_path: Path) -> Iterator[Path]:
+    """A `/run` with two agents, of which one has a socket."""
+    for name in ("hermes-agent", "hermes-agent-alice"):
+        (tmp_path / name).mkdir()
+    server = Daemon(tmp_path / "hermes-agent-alice" / "control.sock")
+    yield tmp_path
+    server.server_close()
+
+
+@pytest.mark.parametrize("words", [("--instance", "alice", "-z", "hello"), ("--instance=alice", "-z", "hello")])
+def test_a_named_agent_of_the_machine_is_asked(words: tuple[str, ...], run_directory: Path) -> None:
+    environ = {"HERMES_HOME": "/srv/mine"}
+    assert select_instance(words, environ, run_directory) == ["-z", "hello"]
+    door = run_directory / "hermes-agent-alice" / "control.sock"
+    assert environ == {"HERMES_DAEMON_SOCKET": str(door)}
+    assert daemon_socket(environ) == door
+    with pytest.raises(UserError) as refused:
+        refuse_remote(environ, "`send`")
+    assert "`sudo hermes-alice`" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--instance", "bob"), "no agent 'bob' runs on this machine\nThere is: default, alice."),
+        (("--instance=../etc",), "no agent '../etc' runs on this machine"),
+        (("--instance",), "`--instance` needs the name of an agent\nThere is: default, alice."),
+        (("--instance", "default"), "may ask it; its unit is hermes-agent."),
+    ],
+)
+def test_an_agent_that_cannot_be_asked_is_named_with_those_that_run(
+    words: tuple[str, ...], text: str, run_directory: Path
+) -> None:
+    environ = {"HERMES_HOME": "/srv/mine"}
+    with pytest.raises(UserError) as refused:
+        select_instance(words, environ, run_directory)
+    assert text in str(refused.value)
+    assert environ == {"HERMES_HOME": "/srv/mine"}

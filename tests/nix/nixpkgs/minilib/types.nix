@@ -150,16 +150,19 @@ rec {
     merge = loc: defs: argument:
       merge (loc ++ [ "<function body>" ]) t (map (d: { inherit (d) file; value = d.value argument; }) defs);
   };
-  submodule = module: mkOptionType {
-    name = "submodule";
-    getSubOptions = prefix: (lib.evalModules { inherit prefix; modules = [ module { _module.args.name = "<name>"; } ]; }).options;
-    check = x: isAttrs x || isFunction x;
-    emptyValue = { };
-    merge = loc: defs:
-      (lib.evalModules {
-        prefix = loc;
-        modules = [ module { _module.args.name = lib.last loc; } ]
-          ++ map (d: { _file = d.file; config = d.value; }) defs;
-      }).config;
-  };
+  submodule = module: submoduleWith { modules = [ module ]; shorthandOnlyDefinesConfig = true; };
+  submoduleWith = { modules, specialArgs ? { }, shorthandOnlyDefinesConfig ? false }:
+    let
+      evaluate = prefix: name: more: lib.evalModules {
+        inherit prefix specialArgs;
+        modules = modules ++ [ { _module.args.name = name; } ] ++ more;
+      };
+    in
+    mkOptionType {
+      name = "submodule";
+      getSubOptions = prefix: (evaluate prefix "<name>" [ ]).options;
+      check = x: isAttrs x || isFunction x;
+      emptyValue = { };
+      merge = loc: defs: (evaluate loc (lib.last loc) (map (d: { _file = d.file; config = d.value; }) defs)).config;
+    };
 }
