@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "HERMES_DAEMON_SOCKET"
 DEFAULT_INSTANCE = "default"
+CLIENT_COMMANDS = ("chat", "gateway", "send", "sessions")
+"""Subcommands of a client; the others act on a home."""
 _RUN = Path("/run")
 _DIRECTORY = "hermes-agent"
 """Directory of the daemon's control socket in `/run`; `hermes-agent-NAME` is that of another instance."""
@@ -36,13 +38,13 @@ def daemon_socket(environ: Mapping[str, str]) -> Path | None:
 
 
 def select_instance(argv: Sequence[str], environ: MutableMapping[str, str], run: Path = _RUN) -> list[str]:
-    """Remove `--instance NAME` from the start of a command line, and make the command a client of that daemon.
+    """Remove `--instance NAME` from a command line, and make the command a client of that daemon.
 
     Args:
         run: directory with the directories of control sockets.
 
     Raises:
-        UserError: the name is missing, that daemon does not run, or this user may not ask it.
+        UserError: the name is missing, that daemon does not run, this user may not ask it, or a client cannot do it.
     """
     first, *rest = argv
     _, equals, name = first.partition("=")
@@ -61,6 +63,8 @@ def select_instance(argv: Sequence[str], environ: MutableMapping[str, str], run:
         )
     environ.pop("HERMES_HOME", None)
     environ[VARIABLE] = str(door)
+    if rest and not rest[0].startswith("-") and rest[0] not in CLIENT_COMMANDS:
+        refuse_remote(environ, "`chat`, `send`, `sessions` and `gateway status`")
     return rest
 
 

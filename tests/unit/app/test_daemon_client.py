@@ -162,7 +162,7 @@ def test_a_named_agent_of_the_machine_is_asked(words: tuple[str, ...], run_direc
     assert environ == {"HERMES_DAEMON_SOCKET": str(door)}
     assert daemon_socket(environ) == door
     with pytest.raises(UserError) as refused:
-        refuse_remote(environ, "`send`")
+        select_instance([*words[:-2], "plugins", "list"], environ, run_directory)
     assert "`sudo hermes-alice`" in str(refused.value)
 
 
