@@ -1,4 +1,4 @@
-"""Providers whose requests bear no key: Bedrock signs, Vertex has Google's application-default credentials."""
+"""Requests without a key: Bedrock signs, Vertex has Google's credentials, Azure has tokens of Entra ID."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from hermes_agent.models.bundled import bundled_profile
 from hermes_agent.models.client import HttpModelClient
 from hermes_agent.models.providers import ModelEndpoint, provider_from_profile
 from peers.aws import SignedModel
+from peers.entra import CLIENT, TENANT, Azure
+from peers.entra import SECRET as CLIENT_SECRET
 from peers.google import Google
 from peers.wires import Reply, WireModel
 
@@ -33,7 +35,7 @@ SECRET, SESSION = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "session/token+of=
 @pytest.fixture(autouse=True)
 def nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith(("AWS_", "BEDROCK_", "GOOGLE_", "VERTEX_", "CLOUDSDK_", "GCE_")):
+        if name.startswith(("AWS_", "BEDROCK_", "GOOGLE_", "VERTEX_", "CLOUDSDK_", "GCE_", "AZURE_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -330,3 +332,78 @@ def test_a_machine_without_credentials_of_google_is_told_how_to_get_them(tmp_pat
     _forget()
     error = failure(home_for(tmp_path, "vertex", "http://127.0.0.1:9/v1"))
     assert error.kind == "no_key" and "gcloud auth application-default login" in str(error)
+
+
+# -- Azure -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Azure]:
+    """Azure, whose authority this process knows and trusts."""
+    with Azure(tmp_path) as azure:
+        bundled_profile("azure-foundry")
+        from hermes_plugins_bundled_model_providers_azure_foundry import entra  # type: ignore[import-not-found]
+
+        entra.tokens.cache_clear()
+        monkeypatch.setenv("AZURE_AUTHORITY_HOST", azure.authority.url)
+        monkeypatch.setenv("AZURE_TENANT_ID", TENANT)
+        monkeypatch.setenv("AZURE_CLIENT_ID", CLIENT)
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", azure.authority.certificate)
+        yield azure
+
+
+@pytest.mark.parametrize("kind", ["workload", "principal"])
+def test_azure_is_asked_with_a_token_that_is_kept_and_asked_for_again_when_it_is_refused(
+    azure: Azure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    if kind == "workload":
+        azure.authority.assertion = "assertion.of.the.cluster"
+        (tmp_path / "token").write_text(azure.authority.assertion)
+        monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(tmp_path / "token"))
+    else:
+        monkeypatch.setenv("AZURE_CLIENT_SECRET", CLIENT_SECRET)
+    home = home_for(tmp_path, "azure-foundry", azure.url)
+
+    assert ask(home, 3) == ["It is done."] * 3
+    assert [grant["scope"] for grant in azure.authority.grants] == ["https://cognitiveservices.azure.com/.default"]
+    azure.authority.grants.append({})  # the present token is another one: the one that is kept is refused
+    assert ask(home, 2) == ["It is done."] * 2
+    assert len(azure.authority.grants) == 3
+
+
+def test_a_refusal_of_entra_names_its_code_and_what_to_set(
+    azure: Azure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", "another-secret")
+
+    error = failure(home_for(tmp_path, "azure-foundry", azure.url))
+
+    assert error.kind == "no_key"
+    assert "AADSTS7000215: Invalid client secret provided" in str(error)
+    assert "Trace ID" not in str(error) and "another-secret" not in str(error)
+    assert "AZURE_FOUNDRY_API_KEY" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("host", "audience"),
+    [
+        ("box.openai.azure.com", "cognitiveservices.azure.com"),
+        ("box.services.ai.azure.com", "cognitiveservices.azure.com"),
+        ("box.openai.azure.us", "cognitiveservices.azure.us"),
+        ("azure.us.example.org", "cognitiveservices.azure.com"),
+    ],
+)
+def test_a_token_is_for_the_cloud_of_the_resource(azure: Azure, host: str, audience: str) -> None:
+    from hermes_plugins_bundled_model_providers_azure_foundry import entra
+
+    assert entra.scope_of(host) == f"https://{audience}/.default"
+
+
+def test_auth_status_says_which_identity_azure_is_asked_with(tmp_path: Path) -> None:
+    home = home_for(tmp_path, "azure-foundry", "http://127.0.0.1:9/openai/v1")
+    named = {"AZURE_CLIENT_ID": CLIENT, "AZURE_FEDERATED_TOKEN_FILE": "/run/token"}
+    done = hermes(home, tmp_path, "auth", "status", **named)
+    assert (done.returncode, done.stdout) == (
+        0,
+        "azure-foundry: the workload identity client-1 (/run/token): ready\n",
+    )
