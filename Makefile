@@ -208,6 +208,7 @@ docs: $(VENV)/.dev
 	@$(BIN)/python docs/contents_page.py
 	@$(BIN)/python -m hermes_agent.hooks.reference docs/plugins/hooks
 	@$(BIN)/python tests/unit/commands/test_page.py
+	@$(BIN)/python tests/unit/app/test_help_summaries.py
 	@$(BIN)/python tests/unit/adapters/test_page.py
 	@$(BIN)/python tests/unit/console/test_output.py
 	@$(BIN)/python -m hermes_agent.config.reference > docs/reference/config.md.new

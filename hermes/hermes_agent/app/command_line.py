@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import cast
 
 from hermes_agent import __version__
@@ -58,13 +59,24 @@ MODULES = {
     "update": "program.commands:add_update",
 }
 """Module and function of each subcommand; the module is imported when its subcommand is used."""
+SUMMARIES = Path(__file__).with_name("cli") / "summaries.txt"
+"""A line `NAME SUMMARY` for each subcommand, from the declarations; so `hermes --help` imports none of them."""
 
 
-def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str = "") -> argparse.ArgumentParser:
+def read_summaries() -> dict[str, str]:
+    """Return what each subcommand does, by name."""
+    lines = SUMMARIES.read_text("utf-8").splitlines()
+    return {name: summary.strip() for name, _, summary in (line.partition(" ") for line in lines)}
+
+
+def build_parser(
+    subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str = "", *, listed: bool = False
+) -> argparse.ArgumentParser:
     """Return the parser of all commands except those of plugins.
 
     Args:
         subcommands: the subcommands to add; a used subcommand need not import the others.
+        listed: names and summaries of all subcommands, without their arguments, as `hermes --help` shows them.
         plugins_action: the same for the many subcommands of `plugins`; empty adds all of them.
     """
     parser = Parser(
@@ -86,6 +98,9 @@ def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str =
     parser.set_defaults(run=_open_conversation)
     # prog: without it argparse makes a help formatter, which imports shutil
     subparsers = parser.add_subparsers(prog=parser.prog, metavar="COMMAND", title="commands", dest="command")
+    if listed:
+        for name, summary in read_summaries().items():
+            subparsers.add_parser(name, help=summary, add_help=False)
     for name in subcommands:
         module, _, function = MODULES[name].partition(":")
         add = getattr(importlib.import_module(f"hermes_agent.app.{module}"), function)
@@ -111,9 +126,13 @@ def run(argv: Sequence[str]) -> int:
             )  # loads plugins: only for a name that no built-in subcommand has
 
             return plugin_subcommands.run_plugin_command(name, argv[1:], SUBCOMMANDS)
-        parser = build_parser(SUBCOMMANDS) if name is None else build_parser((name,), "".join(argv[1:2]))
-        if name is None and not {"-h", "--help"}.isdisjoint(argv):
+        if name is not None:
+            parser = build_parser((name,), "".join(argv[1:2]))
+        elif argv and argv[0] in ("-h", "--help"):
+            parser = build_parser((), listed=True)
             _add_plugin_commands(parser)
+        else:
+            parser = build_parser(SUBCOMMANDS)
         args = parser.parse_args(argv)
         return cast("Callable[[argparse.Namespace], int]", args.run)(args)
     except UserError as error:

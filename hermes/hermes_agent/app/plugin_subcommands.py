@@ -10,11 +10,8 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from hermes_agent.app.cli.command import loaded_host
-from hermes_agent.app.plugins.terminal_io import printable
-from hermes_agent.config import hermes_home
+from hermes_agent.config.home import PLUGINS_STATE, hermes_home
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_USAGE, UserError
-from hermes_agent.plugins.plugin_state import last_load, read_state
 
 
 def run_plugin_command(name: str, argv: Sequence[str], built_in: Collection[str]) -> int:
@@ -23,8 +20,10 @@ def run_plugin_command(name: str, argv: Sequence[str], built_in: Collection[str]
     Args:
         built_in: the built-in subcommands, for the nearest name.
     """
+    from hermes_agent.app.cli.command import loaded_host  # the help loads no plugin
+
     with loaded_host() as host:
-        from hermes_agent.plugins.registration import run_cli_command  # with the plugins; the help does not need it
+        from hermes_agent.plugins.registration import run_cli_command
 
         command = host.cli_commands.get(name)
         if command is not None:
@@ -61,9 +60,17 @@ def known_commands(built_in: Collection[str]) -> list[PluginCommand]:
     Raises:
         ConfigError: a setting is wrong, so that the enabled plugins are unknown.
     """
+    try:
+        recorded = (hermes_home() / PLUGINS_STATE).read_bytes()
+    except OSError:
+        return []  # no plugin was ever loaded
+    if b'"cli_commands"' not in recorded:
+        return []  # the common case, which costs a help no import
+    from hermes_agent.plugins.plugin_state import last_load, read_state
+
     state = read_state(hermes_home())
     if not any(_commands(entry) for entry in state.values()):
-        return []  # the common case, which scans for no plugin
+        return []
     from hermes_agent.app.plugins.home import InstalledPlugins  # only if a plugin has a command
 
     here = InstalledPlugins()
@@ -83,7 +90,11 @@ def help_text(built_in: Collection[str]) -> str:
         commands = known_commands(built_in)
     except UserError:
         return "  not known: the config is wrong, see `hermes config check`"
-    width = max((len(printable(command.name)) for command in commands), default=0)
+    if not commands:
+        return ""
+    from hermes_agent.app.plugins.terminal_io import printable  # 20 ms that a help without such commands does not need
+
+    width = max(len(printable(command.name)) for command in commands)
     lines = []
     for name, plugin, about in commands:
         text = printable(f"plugin {plugin}: {about}" if about else f"plugin {plugin}")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 EFFECTIVE = "config.yaml"
 LOCAL = "config.local.yaml"
 ENV_FILE = ".env"
+PLUGINS_STATE = "plugins_state.json"
+"""What the plugins of the last load registered (`plugins.plugin_state`)."""
 DECLARED = "HERMES_DECLARED_CONFIG"
 """Variable with the path of the config that Nix declares; empty counts as unset."""
 

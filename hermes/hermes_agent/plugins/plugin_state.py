@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hermes_agent.config.home import PLUGINS_STATE
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.system.files import PRIVATE, write_atomic
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STATE_NAME = "plugins_state.json"
 FORMAT = 1
 MAX_FILES = 5_000
 """Limit of files of a plugin that its stamp covers."""
@@ -152,7 +152,7 @@ def write_state(home: Path, records: Iterable[LoadedPlugin]) -> None:
     """Store the state of these plugins; do not write an unchanged file."""
     plugins = {r.manifest.key: _entry(r) for r in records if _is_noted(r)}
     text = json.dumps({"format": FORMAT, "plugins": plugins}, indent=1, sort_keys=True) + "\n"
-    path = home / STATE_NAME
+    path = home / PLUGINS_STATE
     try:
         if (path.read_text(encoding="utf-8") if path.exists() else None) == text or not (plugins or path.exists()):
             return
@@ -164,11 +164,11 @@ def write_state(home: Path, records: Iterable[LoadedPlugin]) -> None:
 def read_state(home: Path) -> dict[str, Any]:
     """Return the entries by key; empty if there is no usable file."""
     try:
-        value = json.loads((home / STATE_NAME).read_bytes())
+        value = json.loads((home / PLUGINS_STATE).read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as exc:
-        logger.warning("cannot read %s: %s", home / STATE_NAME, exc)
+        logger.warning("cannot read %s: %s", home / PLUGINS_STATE, exc)
         return {}
     plugins = value.get("plugins") if isinstance(value, dict) and value.get("format") == FORMAT else None
     return plugins if isinstance(plugins, dict) else {}
