@@ -22,6 +22,32 @@ def test_set_get_and_unset_go_round(home: Path, hermes_config: Run) -> None:
     assert hermes_config("get", "agent.max_turns").out == "90\n"
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "plugins:\n  isolation: host\n",
+            "config.yaml:2: no effect: `plugins.isolation`. Every plugin runs in the process",
+        ),
+        (
+            "plugins:\n  entries:\n    dice:\n      isolation: host\n",
+            "config.yaml:4: no effect: `plugins.entries.dice.isolation`. Every plugin runs in the process",
+        ),
+    ],
+)
+def test_a_process_of_its_own_for_a_plugin_is_refused_rather_than_ignored(
+    home: Path, hermes_config: Run, text: str, line: str
+) -> None:
+    (home / "config.yaml").write_text(text)
+    refused = hermes_config("check")
+    (home / "config.yaml").write_text(text.replace("host", "in_process"))
+    accepted = hermes_config("check")
+
+    assert refused.status == 78
+    assert line in refused.out + refused.err
+    assert "no effect" not in accepted.out + accepted.err
+
+
 def test_a_wrong_value_is_refused_with_the_words_of_the_check(home: Path, hermes_config: Run) -> None:
     ran = hermes_config("set", "plugins.enabled", "good")
     assert (ran.status, ran.out) == (78, "")
