@@ -27,7 +27,7 @@ def called(question: str, *calls: tuple[str, dict[str, Any]], content: str) -> l
     fixtures: list[dict[str, Any]] = []
     last: dict[str, Any] = {"userMessage": question, "hasToolResult": False}
     for number, (name, arguments) in enumerate(calls):
-        call = {"id": f"{name}_{number}", "name": name, "arguments": json.dumps(arguments)}
+        call = {"id": f"{question.replace(' ', '_')}_{number}", "name": name, "arguments": json.dumps(arguments)}
         fixtures.append({"match": last, "response": {"toolCalls": [call]}})
         last = {"toolCallId": call["id"]}
     return [*fixtures, {"match": last, "response": {"content": content}}]

@@ -24,6 +24,7 @@ FIELDS = (
     (re.compile(r"http://127\.0\.0\.1:\d+\S*"), "ADDRESS"),
     (re.compile(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]"), "⠋"),
     (re.compile(r"#[0-9a-f]{4}\]"), "#MARK]"),
+    (re.compile(r"(?<=restore )[0-9a-f]{10}"), "CHECKPOINT"),
     (re.compile(r"^(tools:?\s+).*?(?=^plugins)", re.DOTALL | re.MULTILINE), r"\1TOOLS\n"),
 )
 """What differs from run to run, and what stands for it in an expected screen."""
@@ -170,10 +171,12 @@ class TerminalScreen:
         return normal("\n".join(rows[begin + 1 : end + 1])) + "\n"
 
     def view(self, last: str) -> str:
-        """Return the visible rows from the last message of the user to the row with a text, as `normal`."""
+        """Return what is visible from the last message of the user to the paragraph with a text, as `normal`."""
         rows = self.visible_rows()
         end = max(number for number, row in enumerate(rows) if last in row)
-        begin = max((number for number, row in enumerate(rows[:end]) if row.startswith(PROMPT)), default=0)
+        while end + 1 < len(rows) and rows[end + 1] and not rows[end + 1].startswith(PROMPT):
+            end += 1
+        begin = max((number for number, row in enumerate(rows[:end]) if row.startswith(f"{PROMPT} ")), default=0)
         return normal("\n".join(rows[begin : end + 1])) + "\n"
 
     def _read(self, timeout_s: float = 0.2) -> str | None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
@@ -58,7 +59,10 @@ def run(request: ConversationRequest) -> int:
     try:
         if question is None:
             return _chat(request)
-        host, session_id = _load(request)
+        from hermes_agent.app.cli.command import activity  # only for one question
+
+        with nullcontext() if request.quiet else activity("loading the agent and its plugins"):
+            host, session_id = _load(request)
     except ConfigError as error:
         # 78 is for service managers; users and scripts expect 2
         raise UserError(error.message, hint=error.hint, exit_status=EXIT_USAGE) from error

@@ -253,8 +253,12 @@ class Console:
             line, where="terminal", session_id=self.session_id, platform=PLATFORM, prefixes=True
         )
         match found:
-            case CommandCall():
-                await self._run_command(found)
+            case CommandCall(command):
+                self.view.command = f"Running /{command.name}"
+                try:
+                    await self._run_command(found)
+                finally:
+                    self.view.command = ""
             case RunSkill(message):
                 return await self.run_turn(message)
             case UnknownCommand():
@@ -279,6 +283,7 @@ class Console:
         """Run a turn and return its exit status; None resumes the turn that a crash interrupted."""
         assert self.conversation is not None
         conversation = self.conversation
+        self.view.command = ""
         async with self._working():
             try:
                 await fold(conversation.resume_turn() if content is None else conversation.turn(content), self.view)

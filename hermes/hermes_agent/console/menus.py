@@ -107,6 +107,9 @@ class Menu:
             lines.append(self._row(row, number, min(labels, max(width // 2, 12)), width))
             if is_stacked and option.details:  # below the label, rather than cut
                 lines += wrap([Piece("dim", option.details)], width, line(" " * 6))
+        chosen = self.selected if self.has_search else None
+        if chosen is not None and chosen.details and labels + width_of(chosen.details) + 4 > width:
+            lines += wrap([Piece("strong", chosen.label), Piece("dim", f"  {chosen.details}")], width)
         if len(found) > VISIBLE_OPTIONS:
             lines.append(line(f"  {self.cursor + 1} of {len(found)}", "dim"))
         keys = "↑↓ move · Enter choose · Esc cancel"

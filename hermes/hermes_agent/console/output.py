@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -15,7 +15,7 @@ from hermes_agent.agent import Agent
 from hermes_agent.agent.command_router import CommandCall, CommandRouter, RunSkill, UnknownCommand
 from hermes_agent.console.event_records import RecordSink
 from hermes_agent.console.styled import Line, Piece, Theme, plain, printable, wrap
-from hermes_agent.console.tool_lines import finished_line, result_lines
+from hermes_agent.console.tool_lines import finished_line, result_lines, running_line
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
 from hermes_agent.core.messages import (
@@ -35,6 +35,7 @@ from hermes_agent.policy import Approver, Choice, NoApprover, Refusal
 
 if TYPE_CHECKING:
     from hermes_agent.console.markdown_view import MarkdownView
+    from hermes_agent.system.activity_line import ActivityLine
 
 PLATFORM = "cli"
 NOTE_WIDTH = 160
@@ -74,6 +75,26 @@ class AnswerSink(TurnSink):
         self._markdown = _markdown_view() if self._streams else None
         self._has_text = False
         self._calls: dict[str, ToolStarted] = {}
+        self._activity: ActivityLine | None = None
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Show on stderr what the agent does while the block lasts, if it is a terminal of its own lines."""
+        if self._options.quiet or not sys.stderr.isatty() or (self._options.form == "jsonl" and sys.stdout.isatty()):
+            yield
+            return
+        from hermes_agent.system.activity_line import activity_line  # only at a terminal
+
+        with activity_line("thinking") as line:
+            self._activity = line
+            try:
+                yield
+            finally:
+                self._activity = None
+
+    def hidden(self) -> AbstractContextManager[None]:
+        """Keep that line away while the block writes to the terminal or asks."""
+        return nullcontext() if self._activity is None else self._activity.hidden()
 
     def text(self, delta: str) -> None:
         """Write what is finished of the answer."""
@@ -90,11 +111,13 @@ class AnswerSink(TurnSink):
     def tool_started(self, event: ToolStarted) -> None:
         """Remember the arguments."""
         self._calls[event.call_id] = event
+        self._say_activity()
 
     def tool_finished(self, event: ToolFinished) -> None:
         """Write the line of a call."""
         self._finish_text()
         started, width = self._calls.pop(event.call_id, None), _columns(sys.stderr)
+        self._say_activity()
         arguments = started.arguments if started is not None else {}
         lines = [finished_line(event.name, arguments, event.result, event.status, event.duration_ms, width)]
         self.note([*lines, *(result_lines(event.result, width) if self._options.verbose else ())])
@@ -114,13 +137,21 @@ class AnswerSink(TurnSink):
         elif self._options.form == "text":
             text = without_sentence(event.text, self.sentence)
             if text or not self.sentence:
-                print(text)
+                with self.hidden():
+                    print(text)
 
     def note(self, lines: Sequence[Line]) -> None:
         """Write lines to stderr, unless it is to be quiet."""
         if not self._options.quiet:
-            for each in lines:
-                print(self._notes.ansi(each) if self._notes.has_colour else plain(each), file=sys.stderr)
+            with self.hidden():
+                for each in lines:
+                    print(self._notes.ansi(each) if self._notes.has_colour else plain(each), file=sys.stderr)
+
+    def _say_activity(self) -> None:
+        if self._activity is not None:
+            running = next(iter(self._calls.values()), None)
+            line = running_line(running.name, running.arguments, 0, _columns(sys.stderr)) if running else ()
+            self._activity.say(plain(line) or "thinking")
 
     def _finish_text(self) -> None:
         if self._markdown is not None:
@@ -129,9 +160,10 @@ class AnswerSink(TurnSink):
             self._markdown = _markdown_view()
 
     def _write(self, lines: Sequence[Line]) -> None:
-        for each in lines:
-            print(self._theme.ansi(each) if self._theme.has_colour else plain(each))
-        sys.stdout.flush()
+        with self.hidden():
+            for each in lines:
+                print(self._theme.ansi(each) if self._theme.has_colour else plain(each))
+            sys.stdout.flush()
 
 
 class _BothSinks(TurnSink):
@@ -280,14 +312,14 @@ async def _command(agent: Agent, slash: CommandRouter, called: CommandCall, opti
 
 
 async def _turn(agent: Agent, question: str, options: OneShotOptions) -> int:
+    sink = AnswerSink(options)
     conversation = await agent.open(
         options.session_id,
         platform=PLATFORM,
-        approver=_approver(options),
+        approver=_approver(options, sink.hidden),
         model=options.model,
         toolsets=options.toolsets,
     )
-    sink = AnswerSink(options)
     records = RecordSink(conversation.session_id, print if options.form == "jsonl" else None)
     if options.form != "text":
         records.record(
@@ -297,7 +329,7 @@ async def _turn(agent: Agent, question: str, options: OneShotOptions) -> int:
             provider=conversation.provider,
         )
     try:
-        with _on_sigint(conversation.interrupt):
+        with _on_sigint(conversation.interrupt), sink.working():
             content = await agent.bridge.run(_content, question, options.images)
             end = await fold(conversation.turn(content), _BothSinks(sink, records))
     except UserError as error:
@@ -362,19 +394,22 @@ class _AllowingApprover:
         return "once"
 
 
-def _approver(options: OneShotOptions) -> Approver:
+def _approver(options: OneShotOptions, hidden: Callable[[], AbstractContextManager[None]] = nullcontext) -> Approver:
+    """Return who answers requests; `hidden`: keeps other lines away from the terminal."""
     if options.approve:
         return _AllowingApprover()
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return NoApprover("without a terminal")
 
     def show(text: str) -> None:
-        print(text, file=sys.stderr)
+        with hidden():
+            print(text, file=sys.stderr)
 
     async def ask(prompt: str) -> str:
         from prompt_toolkit import PromptSession  # 100 ms to import, needed only for a question
         from prompt_toolkit.output.defaults import create_output
 
-        return await PromptSession[str](output=create_output(stdout=sys.stderr)).prompt_async(prompt)
+        with hidden():
+            return await PromptSession[str](output=create_output(stdout=sys.stderr)).prompt_async(prompt)
 
     return TerminalApprover(ask, show)

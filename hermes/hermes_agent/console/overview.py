@@ -152,7 +152,7 @@ def context_lines(usage: ContextUsage, model: str, width: int) -> list[Line]:
     total = sum(tokens)
     free = max(window - total, 0)
     room = f" of {window:,} tokens ({100 * total // window} %)" if window else " tokens; the context window is unknown"
-    lines = [line(f"{model}: about {total:,}{room}", "strong")]
+    lines = wrap([Piece("strong", f"{model}: about {total:,}{room}")], width)
     bar = min(width - 2, MAX_BAR)
     scale = max(window, total, 1)
     sizes = [max(round(each * bar / scale), 1 if each else 0) for each in tokens]
@@ -165,5 +165,6 @@ def context_lines(usage: ContextUsage, model: str, width: int) -> list[Line]:
         lines.append((Piece(style, f"{sign} "), Piece("", f"{name:<14}"), Piece("", f"{each:>10,}  {share}")))
     lines.append(line(f"{usage.tool_count} tools, {usage.message_count} messages", "dim"))
     if usage.threshold:
-        lines.append(line(f"The conversation is compacted at {usage.threshold:,} tokens; /compact does it now.", "dim"))
+        text = f"The conversation is compacted at {usage.threshold:,} tokens; /compact does it now."
+        lines += wrap([Piece("dim", text)], width)
     return lines

@@ -15,7 +15,7 @@ from hermes_agent.commands import CommandTable, HelpRow
 from hermes_agent.console.clipboard import copy_by_program, copy_sequence
 from hermes_agent.console.dependencies import ConsoleDeps
 from hermes_agent.console.markdown_blocks import CodeBlock, code_blocks
-from hermes_agent.console.menus import Menu, MenuOption
+from hermes_agent.console.menus import Menu, MenuAnswer, MenuOption
 from hermes_agent.console.overview import context_lines, cost_text
 from hermes_agent.console.screen import Screen
 from hermes_agent.console.session_export import export_session, export_target
@@ -123,6 +123,13 @@ class ConsoleCommands:
         assert self._console.conversation is not None
         return self._console.conversation
 
+    async def _choose(self, menu: Menu) -> MenuAnswer | None:
+        self._console.view.waits_for = "Waiting for your choice"
+        try:
+            return await self._console.screen.choose(menu)
+        finally:
+            self._console.view.waits_for = ""
+
     # -- help --------------------------------------------------------------------------------------------------
 
     async def _help(self, arguments: str) -> str:
@@ -159,8 +166,12 @@ class ConsoleCommands:
             raise UserError(f"there are no keys named {arguments!r}", hint="/keys emacs, /keys vi")
         if screen.width < 60:
             return "\n".join(f"{row.keys}\n  {row.does}" for row in KEYS)
-        column = max(width_of(row.keys) for row in KEYS)
-        return "\n".join(f"  {row.keys}{' ' * (column - width_of(row.keys))}  {row.does}" for row in KEYS)
+        column = max(width_of(row.keys) for row in KEYS) + 4
+        lines: list[Line] = []
+        for row in KEYS:
+            lines += wrap([Piece("", row.does)], screen.width, line(f"{f'  {row.keys}':<{column}}", "code"))
+        self._console.view.lines(lines)
+        return ""
 
     # -- sessions ----------------------------------------------------------------------------------------------
 
@@ -187,12 +198,12 @@ class ConsoleCommands:
             return "This is the current session."
         return await self._switch(chosen.id, chosen.title)
 
-    async def _switch(self, session_id: str, title: str) -> str:
+    async def _switch(self, session_id: str, title: str, what: str = "") -> str:
         console = self._console
         fresh = await console.open(session_id)
         await self._conversation.close("resumed_other", successor=session_id)
         console.conversation = fresh
-        console.view.note(f"Resumed {session_id}" + (f": {printable(title)}" if title else "."))
+        console.view.note(f"{what or f'Resumed {session_id}'}" + (f": {printable(title)}" if title else "."))
         await console.refresh_status()
         if await console.agent.unfinished_turns(session_id):
             console.view.note("The last turn was interrupted by a crash; it resumes.")
@@ -215,7 +226,7 @@ class ConsoleCommands:
             )
             for each in found
         ]
-        chosen = await self._console.screen.choose(Menu([line("Resume a session", "strong")], options, has_search=True))
+        chosen = await self._choose(Menu([line("Resume a session", "strong")], options, has_search=True))
         return "" if chosen is None else chosen.value
 
     async def _branch(self, arguments: str) -> str:
@@ -227,7 +238,7 @@ class ConsoleCommands:
         copy: str = await agent.call_transcript("branch", conversation.session_id, name)
         if agent.provenance is not None:
             await agent.bridge.run(agent.provenance.copy_session, conversation.session_id, copy)
-        return await self._switch(copy, name)
+        return await self._switch(copy, name, f"A copy of {conversation.session_id} (/resume goes back)")
 
     async def _title(self, arguments: str) -> str:
         return await set_title(self._console.agent, self._conversation.session_id, arguments)
@@ -312,7 +323,7 @@ class ConsoleCommands:
             MenuOption(printable(block.text.strip().partition("\n")[0]) or "(empty)", str(i), details=block.language)
             for i, block in enumerate(blocks)
         ]
-        chosen = await self._console.screen.choose(Menu([line("Copy a code block", "strong")], options))
+        chosen = await self._choose(Menu([line("Copy a code block", "strong")], options))
         return "" if chosen is None else blocks[int(chosen.value)].text
 
     # -- model -------------------------------------------------------------------------------------------------
@@ -321,7 +332,7 @@ class ConsoleCommands:
         name, options = split_model_text(arguments)
         models = await self._models()
         if not (name or options) and self._console.screen.is_live and models:
-            chosen = await self._console.screen.choose(self._model_menu(models))
+            chosen = await self._choose(self._model_menu(models))
             name = "" if chosen is None else chosen.value
         known = [model.id for model in models]
         is_whole = self._conversation.model in known  # a server may have more models than it lists
@@ -383,7 +394,7 @@ class ConsoleCommands:
                 MenuOption(each, each, details="in use" if each == now else printable(skin.description))
                 for each, skin in skins.items()
             ]
-            chosen = await console.screen.choose(Menu([line("Colour themes", "strong")], options))
+            chosen = await self._choose(Menu([line("Colour themes", "strong")], options))
             if chosen is None:
                 return f"theme: {console.screen.theme.name}"
             name = chosen.value

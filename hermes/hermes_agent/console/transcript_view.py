@@ -82,6 +82,8 @@ class TranscriptView(TurnSink):
         """Whether a turn has begun since something was folded."""
         self.waits_for = ""
         """What the turn waits for, other than the model and tools: an answer of the user."""
+        self.command = ""
+        """The command that runs between turns, such as `/compact`."""
         self._screen = screen
         self._directory = directory
         self._has_local_files = has_local_files
@@ -381,7 +383,7 @@ class TranscriptView(TurnSink):
         elif not self._running:
             if self._reasoning is not None and (self.verbose or self._shows_reasoning):
                 lines += tool_lines.last_lines(self._reasoning.text, width)
-            what = "Writing" if self._markdown is not None else "Thinking"
+            what = "Writing" if self._markdown is not None else self.command or "Thinking"
             age = tool_lines.duration(max(now - self._since, 0)) if now - self._since >= 1 else ""
             lines.append((mark, Piece("", what), Piece("dim", f"  {age}  Ctrl-C stops" if age else "  Ctrl-C stops")))
         return lines

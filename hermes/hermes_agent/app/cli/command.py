@@ -131,42 +131,19 @@ def ensure_home() -> Path:
     return home
 
 
-SHOWN_AFTER_S = 1.0
-"""Time after which a command shows what it does."""
-
-
 @contextmanager
-def activity(text: str) -> Iterator[None]:
+def activity(text: str) -> Iterator[Callable[[str], None]]:
     """Show on stderr what takes long, and since when, while the block lasts; only at a terminal.
 
-    The block writes nothing. The line is gone at its end.
+    The block writes nothing. The line is gone at its end. The function that is yielded replaces the text.
     """
-    if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
-        yield
+    if not sys.stderr.isatty():
+        yield lambda text: None
         return
-    import threading  # only at a terminal
-    import time
+    from hermes_agent.system.activity_line import activity_line  # only at a terminal
 
-    ended, began, stream = threading.Event(), time.monotonic(), sys.stderr
-    has_line = False
-
-    def show() -> None:
-        nonlocal has_line
-        while not ended.wait(SHOWN_AFTER_S):
-            has_line = True
-            stream.write(f"\r\x1b[K{text} … {time.monotonic() - began:.0f} s")
-            stream.flush()
-
-    shower = threading.Thread(target=show, name="activity", daemon=True)
-    shower.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        shower.join()
-        if has_line:
-            stream.write("\r\x1b[K")
-            stream.flush()
+    with activity_line(text) as line:
+        yield (lambda text: None) if line is None else line.say
 
 
 @contextmanager
@@ -232,8 +209,12 @@ def print_lines(lines: Iterable[Diagnosis], *, width: int) -> None:
 
 def report_checks(checks: Iterable[Diagnosis], *, as_json: bool) -> int:
     """Print each finding as it comes, or all as JSON; return the exit status, 1 if something is wrong."""
-    lines = []
-    for line in checks:
+    lines, coming = [], iter(checks)
+    while True:
+        with activity("checking"):
+            line = next(coming, None)
+        if line is None:
+            break
         lines.append(line)
         if not as_json:
             print_lines([line], width=10)

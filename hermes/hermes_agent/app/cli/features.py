@@ -14,6 +14,7 @@ from hermes_agent.app.cli.command import (
     JSON,
     Args,
     CliSubcommand,
+    activity,
     argument,
     ensure_home,
     loaded_host,
@@ -250,7 +251,8 @@ def _set_up_memory(args: Args) -> None:
         with loaded_host() as host:
             provider = _memory_provider(host)
             configure_provider(provider, home, _ask_field, _save_value, _parse_values(args.given))
-            available = provider.is_available()
+            with activity(f"asking {name} whether it is available"):
+                available = provider.is_available()
     except BaseException:
         set_value(home, MEMORY_KEY, before or "")
         raise
@@ -275,7 +277,8 @@ def _memory_status(args: Args) -> int:
             fields = setup_fields(choice.provider)
             lacks = [f.env_var or f.key for f in fields if f.required and f.env_var and not f.is_set]
             report |= {"plugin": host.providers["memory"].owner(choice.provider.name), "lacks": lacks}
-            report["available"] = bool(choice.provider.is_available())
+            with activity(f"asking {name} whether it is available"):
+                report["available"] = bool(choice.provider.is_available())
         elif name:
             report |= {"available": False, "why": choice.reason}
     notes = Notes(notes_folder(home, ""), limits)

@@ -21,6 +21,7 @@ from hermes_agent.app.cli.command import (
     JSON,
     Args,
     CliSubcommand,
+    activity,
     argument,
     ensure_home,
     exclusive,
@@ -113,7 +114,8 @@ def _setup(args: Args) -> int:
     from hermes_agent.app.start import start_host
 
     ensure_home()
-    host = start_host()
+    with activity("loading the agent and its plugins"):
+        host = start_host()
     try:
         return set_up(host, args.platform)
     finally:
@@ -238,10 +240,12 @@ def _status(args: Args) -> int:
     from hermes_agent.app.gateway_commands import collect_from_socket, collect_status, status_text
 
     if (door := daemon_socket(os.environ)) is not None:
-        found = collect_from_socket(door)
+        with activity("asking the daemon"):
+            found = collect_from_socket(door)
     else:
         home = ensure_home()
-        found = collect_status(home, lambda: _settings(home).key)
+        with activity("asking the daemon"):
+            found = collect_status(home, lambda: _settings(home).key)
     print(json.dumps(found, indent=2) if args.json else status_text(found))
     well = found["running"] and found.get("http", {}).get("status") in ("ok", "off")
     return EXIT_OK if well else EXIT_FAILED
@@ -249,7 +253,8 @@ def _status(args: Args) -> int:
 
 def _ask_daemon(op: str, *, timeout_s: float = 30.0, **more: Any) -> dict[str, Any]:
     home = ensure_home() if daemon_socket(os.environ) is None else Path()
-    return ask_daemon(home, {"op": op, **more}, timeout_s=timeout_s)
+    with activity("waiting for the daemon"):
+        return ask_daemon(home, {"op": op, **more}, timeout_s=timeout_s)
 
 
 @gateway_command.action(
@@ -265,13 +270,23 @@ def _stop(args: Args) -> None:
         print("not running")
         return
     pid = _ask_daemon("stop", now=args.now)["pid"]
-    while door.exists() if door is not None else lock_holder(ensure_home()) == pid:
-        time.sleep(0.1)
+    waits_for = "the daemon to end" if args.now else "the running turns to end (--now does not wait)"
+    with activity(f"waiting for {waits_for}"):
+        while door.exists() if door is not None else lock_holder(ensure_home()) == pid:
+            time.sleep(0.1)
     print(f"stopped (pid {pid})")
 
 
 @gateway_command.action("restart", "restart the daemon, for example after an update; nothing is lost")
 def _restart(args: Args) -> int:
+    with activity("waiting for the daemon to come back"):
+        pid = _restarted_pid()
+    print(f"restarted (pid {pid})")
+    return EXIT_OK
+
+
+def _restarted_pid() -> int:
+    """Restart the daemon, and return the process that answers then."""
     before = _ask_daemon("status")["started"]
     _ask_daemon("restart")
     silent_since = 0.0
@@ -286,13 +301,14 @@ def _restart(args: Args) -> int:
             continue
         silent_since = 0.0
         if now["started"] != before:
-            print(f"restarted (pid {now['pid']})")
-            return EXIT_OK
+            return int(now["pid"])
 
 
 @gateway_command.action("reload", "load plugins and config again, and show what changed")
 def _reload(args: Args) -> None:
-    print("\n".join(_ask_daemon("reload", timeout_s=120)["told"]) or "nothing changed")
+    with activity("the daemon loads plugins and config again"):
+        changes = _ask_daemon("reload", timeout_s=120)["told"]
+    print("\n".join(changes) or "nothing changed")
 
 
 @gateway_command.action(
@@ -445,7 +461,8 @@ def _send_text(args: Args) -> int:
     if daemon_socket(os.environ) is None and lock_holder(home) is None:
         return _store_text(args, text, home)
     question = {"op": "send", "to": args.to, "text": text, "wait_s": args.wait}
-    answer = ask_daemon(home, question, timeout_s=args.wait + 30)
+    with activity("waiting for the platform" if args.wait else "waiting for the daemon"):
+        answer = ask_daemon(home, question, timeout_s=args.wait + 30)
     print(f"{answer['state']}: {answer['reply']}")
     sent = answer["state"] == "sent" or (answer["state"] == "pending" and not args.wait)
     return EXIT_OK if sent else EXIT_FAILED

@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ from hermes_agent.core.errors import EXIT_OK, ConfigError, UserError
 from hermes_agent.system.files import write_atomic
 
 if TYPE_CHECKING:
-    from hermes_agent.app.cli.command import Diagnosis
     from hermes_agent.logs.entries import LogEntry, LogFilter
     from hermes_agent.logs.readers import JournalReader, LogFile
 
@@ -215,8 +214,11 @@ def _expire_state(args: Args) -> int:
     path = _state_path()
     removed = 0
     if path.exists():
-        removed = expire_rows(path, EXPIRING, config.get("sessions.retention_days"), config.get("sessions.max_size_mb"))
-    files = expire_files(path.parent, config.get("sessions.retention_days"))
+        with activity("removing old sessions"):
+            days, most = config.get("sessions.retention_days"), config.get("sessions.max_size_mb")
+            removed = expire_rows(path, EXPIRING, days, most)
+    with activity("removing old files"):
+        files = expire_files(path.parent, config.get("sessions.retention_days"))
     print(f"{removed} rows removed" + (f", and {files} files of the cache" if files else ""))
     return 0
 
@@ -253,7 +255,7 @@ def _restore_point(args: Args) -> int:
         raise UserError(
             f"there is no restore point {args.name!r}", hint="`hermes state restore-points` lists what there is."
         )
-    with HomeLock(hermes_home()):
+    with HomeLock(hermes_home()), activity(f"restoring {point.name}"):
         aside = restore_from_point(path, point)
     print(f"{point.name} is in place; what was there before is {aside}")
     return 0
@@ -404,17 +406,7 @@ def _run_doctor(args: Args) -> int:
     from hermes_agent.app.cli.command import report_checks
     from hermes_agent.app.doctor import run_checks  # imports plugins, config and models
 
-    return report_checks(_with_activity(run_checks(offline=args.offline, ask=args.ask)), as_json=args.json)
-
-
-def _with_activity(checks: Iterator[Diagnosis]) -> Iterator[Diagnosis]:
-    """Yield the findings; the terminal shows that a check takes long."""
-    while True:
-        with activity("checking"):
-            line = next(checks, None)
-        if line is None:
-            return
-        yield line
+    return report_checks(run_checks(offline=args.offline, ask=args.ask), as_json=args.json)
 
 
 def _check_declared(args: Args) -> int:

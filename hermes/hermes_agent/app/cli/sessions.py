@@ -156,7 +156,7 @@ def _replay(args: Args) -> int:
 def _search(args: Args) -> int:
     words = " ".join(f'"{word}"' if " " in word else word for word in args.words)
     sources = [args.source] if args.source else ()
-    with _require_transcript() as transcript:
+    with _require_transcript() as transcript, activity("searching the messages"):
         hits = transcript.search(
             words, of=_principals_of(args), roles=args.role, sources=sources, sort=args.sort, limit=args.limit
         )
@@ -188,7 +188,10 @@ def _export(args: Args) -> int:
             if not sessions:
                 print("There is no session to export.", file=sys.stderr)
             return EXIT_OK
-        with open(args.output, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        with (
+            activity(f"writing {len(sessions)} session(s)"),
+            open(args.output, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file,
+        ):
             file.writelines(pieces)
     print(f"{len(sessions)} session(s) in {args.output}")
     return EXIT_OK

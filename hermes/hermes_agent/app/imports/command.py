@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, print_json
+from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, activity, argument, print_json
 from hermes_agent.core.errors import EXIT_OK
 
 if TYPE_CHECKING:
@@ -54,10 +53,8 @@ def _run(program: str, args: Args) -> int:
     from hermes_agent.app.imports.importer import ImportOptions, run_import
     from hermes_agent.config import hermes_home
 
-    options = ImportOptions(
-        program, Path(args.path), hermes_home(), args.overwrite, args.dry_run, ProgressLine(sys.stderr.isatty())
-    )
-    report = run_import(options)
+    with activity("comparing the homes") as say:
+        report = run_import(ImportOptions(program, Path(args.path), hermes_home(), args.overwrite, args.dry_run, say))
     if args.json:
         return print_json(report.as_json())
     _print_report(report, is_complete=args.all)
@@ -76,24 +73,6 @@ def _print_report(report: ImportReport, *, is_complete: bool) -> None:
 
     for line in report_lines(report, is_complete=is_complete):
         print(line.encode("utf-8", "backslashreplace").decode())
-
-
-class ProgressLine:
-    """Shows on standard error what long work does, at most ten times a second and only at a terminal."""
-
-    def __init__(self, is_shown: bool) -> None:
-        import time  # only for an import
-
-        self._now = time.monotonic
-        self._is_shown = is_shown
-        self._next = self._now() + 0.5
-
-    def __call__(self, text: str) -> None:
-        """Show the current activity."""
-        if self._is_shown and self._now() >= self._next:
-            self._next = self._now() + 0.1
-            shown = text.encode("ascii", "backslashreplace").decode()[:78]
-            print(f"\r\x1b[K{shown}", end="\r", flush=True, file=sys.stderr)
 
 
 @import_command.action("list", "the imports into this home", JSON)
@@ -136,7 +115,8 @@ def _undo(args: Args) -> int:
     from hermes_agent.config import hermes_home
 
     journal = find_journal(hermes_home(), args.id)
-    kept = undo_import(hermes_home(), journal)
+    with activity("taking the import back"):
+        kept = undo_import(hermes_home(), journal)
     if args.json:
         return print_json({"id": journal.id, "kept": kept})
     for text in kept:

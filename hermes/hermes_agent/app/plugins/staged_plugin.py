@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hermes_agent.app.cli.command import activity
 from hermes_agent.app.plugins.check import read_outcome
 from hermes_agent.app.plugins.check_report import check_in_sandbox
 from hermes_agent.app.plugins.sources import ARCHIVES, PluginSource, copy_tree, fetch_git, unpack
@@ -319,7 +320,8 @@ def preview_registrations(key: str, *, directory: Path | None) -> RegistrationPr
         directory: folder of a directory plugin; None for an installed entry point.
     """
     try:
-        looked = check_in_sandbox([str(directory)] if directory else [], limit_s=LIMIT_S)
+        with activity(f"trying {key} in the sandbox"):
+            looked = check_in_sandbox([str(directory)] if directory else [], limit_s=LIMIT_S)
         if looked.outcome is None:
             return RegistrationPreview(False, {}, (looked.output.strip()[-500:] or looked.how,))
         report = json.loads(read_outcome(looked.outcome).document(strict=False))

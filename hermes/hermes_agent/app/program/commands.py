@@ -14,6 +14,7 @@ from hermes_agent.app.cli.command import (
     YES,
     Args,
     CliSubcommand,
+    activity,
     argument,
     ensure_home,
     exclusive,
@@ -189,7 +190,9 @@ def _update(args: Args) -> int:
         hint = "Name a checkout or a wheel: hermes update PATH"
         raise UserError("the source of this program is unknown", hint=hint, exit_status=EXIT_USAGE)
     source = find_source(Path(args.path) if args.path else program.source or Path())
-    for line in describe_changes(source, home):
+    with activity("reading what changes"):
+        changes = list(describe_changes(source, home))
+    for line in changes:
         print(line)
     if other := explain_other_owner(program, source):
         print(other)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hermes_agent.app.cli.command import activity
 from hermes_agent.app.program.inventory import (
     SYSTEM_UNIT,
     InstalledProgram,
@@ -126,10 +127,12 @@ def carry_out(plan: RemovalPlan, archive: Path | None, say: Callable[[str], None
         remove_unit()
         say(f"removed {plan.unit}, and stopped its service")
     if lock_holder(plan.home) is not None:
-        _stop_daemon(plan)
+        with activity("waiting for the daemon to end"):
+            _stop_daemon(plan)
         say("stopped the daemon")
     if archive is not None:
-        count = export_home(plan.home, archive)
+        with activity(f"exporting {plan.home}"):
+            count = export_home(plan.home, archive)
         say(f"exported {count} files of {plan.home} to {archive} (with keys: keep it private)")
         say(f"to bring it back: tar -xzf {shlex.quote(str(archive))} -C {shlex.quote(str(plan.home.parent))}")
     for path in plan.files:

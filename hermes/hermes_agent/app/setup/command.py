@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from hermes_agent.app.cli.command import Args, CliSubcommand, argument, ensure_home, exclusive
+from hermes_agent.app.cli.command import Args, CliSubcommand, activity, argument, ensure_home, exclusive
 from hermes_agent.config import home_paths
 from hermes_agent.core.errors import EXIT_OK, EXIT_USAGE, UserError
 
@@ -81,7 +81,8 @@ def _set_up(args: Args) -> int:
         offer_import(home, args.imported, questions)
     except (KeyboardInterrupt, EOFError):
         return _interrupted()
-    host = start_host()  # after the import, which brings settings and keys
+    with activity("loading the agent and its plugins"):
+        host = start_host()  # after the import, which brings settings and keys
     question, status = "", EXIT_OK
     try:
         is_written = _run(host, flags, questions)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from hermes_agent.app.cli.command import activity
 from hermes_agent.app.imports.journal import list_journals
 from hermes_agent.app.setup.questions import Questions
 from hermes_agent.app.setup.steps import STATE_FILE
@@ -119,12 +120,11 @@ def offer_import(home: Path, wanted: str, questions: Questions) -> None:
 
 
 def _import(home: Path, one: FoundHome) -> None:
-    from hermes_agent.app.imports.command import ProgressLine
     from hermes_agent.app.imports.importer import ImportOptions, run_import
     from hermes_agent.app.imports.report_text import report_lines
 
-    options = ImportOptions(one.program, one.path, home, progress=ProgressLine(sys.stderr.isatty()))
-    report = run_import(options)
+    with activity("comparing the homes") as say:
+        report = run_import(ImportOptions(one.program, one.path, home, progress=say))
     for line in report_lines(report):
         if line.strip() and not line.startswith("  "):
             print(f"  {line.strip()}")

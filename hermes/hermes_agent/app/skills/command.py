@@ -14,6 +14,7 @@ from hermes_agent.app.cli.command import (
     YES,
     Args,
     CliSubcommand,
+    activity,
     argument,
     ensure_home,
     loaded_host,
@@ -148,7 +149,8 @@ def _tap(args: Args) -> int:
         if from_it:
             print(f"Its skills stay: {', '.join(from_it)}. `hermes skills remove NAME` removes one.")
         return EXIT_OK
-    tap, count = hub.taps.add(args.repo, args.path, trusted=args.trust)
+    with activity(f"fetching {args.repo}"):
+        tap, count = hub.taps.add(args.repo, args.path, trusted=args.trust)
     if args.json:
         return print_json({**tap._asdict(), "skills": count, "trust_level": tap.trust_level})
     print(
@@ -234,7 +236,8 @@ def _refresh(hub: Any, taps: list[Any]) -> list[str]:
     failed = []
     for tap in taps:
         try:
-            hub.taps.fetch(tap)
+            with activity(f"fetching {tap.repo}"):
+                hub.taps.fetch(tap)
         except UserError as error:
             failed.append(tap.repo)
             print(f"{tap.repo}: {error.message}; its index stays as it was", file=sys.stderr)
@@ -251,7 +254,8 @@ def _refresh(hub: Any, taps: list[Any]) -> list[str]:
 def _inspect(args: Args) -> int:
     hub = _hub()
     skill = hub.taps.find_skill(args.name)
-    entries, scan = hub.scan(skill)
+    with activity(f"scanning {skill.identifier}"):
+        entries, scan = hub.scan(skill)
     if args.file:
         entry = entries.get(args.file)
         if entry is None or entry.data is None:
@@ -301,7 +305,8 @@ def _install(args: Args) -> int:
     for skill in wanted:
         row = {"identifier": skill.identifier, "name": skill.name, "installed": False, "reason": ""}
         try:
-            scan = hub.install(skill, force=args.force)
+            with activity(f"scanning and installing {skill.identifier}"):
+                scan = hub.install(skill, force=args.force)
             row |= {"installed": True, "verdict": scan.verdict, "findings": scan.lines()}
         except UserError as error:
             row["reason"] = error.message if not error.hint else f"{error.message}. {error.hint}"
@@ -348,7 +353,8 @@ def _update(args: Args) -> int:
         row: dict[str, Any] = {"name": name, "state": "up to date"}
         results.append(row)
         try:
-            update = hub.update(name)
+            with activity(f"comparing {name}"):
+                update = hub.update(name)
             if update is None:
                 continue
             row |= {
@@ -367,7 +373,8 @@ def _update(args: Args) -> int:
                 if not args.json
                 else args.yes
             ):
-                hub.apply(update, force=args.force)
+                with activity(f"updating {name}"):
+                    hub.apply(update, force=args.force)
                 row["state"] = "updated"
         except UserError as error:
             row |= {"state": "refused", "reason": error.message}
@@ -427,7 +434,8 @@ def _audit(args: Args) -> int:
     folders = sorted(path.parent for path in (home / "skills").glob("**/SKILL.md") if not _is_hidden(path, home))
     for folder in folders:
         place = str(folder.relative_to(home / "skills"))
-        scan = scan_skill(folder.name, read_entries(folder))
+        with activity(f"scanning {place}"):
+            scan = scan_skill(folder.name, read_entries(folder))
         source = installed[place].source if place in installed else ""
         changed = hub.modified(place) if source else []
         rows.append(
@@ -469,7 +477,8 @@ def _publish(args: Args) -> int:
     folder = Path(args.skill).expanduser()
     if not (folder / "SKILL.md").is_file():
         folder = ensure_home() / "skills" / args.skill
-    commit, target = publish_skill(folder, Path(args.to).expanduser(), args.message, os.environ, force=args.force)
+    with activity(f"scanning and committing {folder.name}"):
+        commit, target = publish_skill(folder, Path(args.to).expanduser(), args.message, os.environ, force=args.force)
     print(f"{folder.name}: committed as {commit[:12]} in {target}." if commit else f"{folder.name}: nothing changed.")
     print(f"`git -C {target} push` publishes it; `hermes skills tap add owner/repo` adds it on other machines.")
     return EXIT_OK
