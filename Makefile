@@ -10,6 +10,7 @@
 # Change it
 #   make check        format, lint, types, layers
 #   make test         every test that this machine can run
+#   make test-quick   those of files that take at most five seconds (MAX_COST=5)
 #   make docs         write the generated pages and pictures again
 #   make pictures     record and draw the pictures of the terminal again (docs/pictures)
 #   make site         build the site of the documentation into .cache/site/html
@@ -56,7 +57,7 @@ DOJO := .cache/agentdojo/.done
 SITE := .cache/site/.done
 GTFOBINS := .cache/gtfobins/.done
 
-.PHONY: help run install uninstall check test docs pictures site hooks lock clean \
+.PHONY: help run install uninstall check test test-quick docs pictures site hooks lock clean \
   test-light test-all test-nix test-nixos-modules test-matrix test-update test-vm test-podman test-readme \
   compat properties fuzz chaos-turns chaos attack agentdojo bench commands eval-model soak
 
@@ -96,6 +97,9 @@ uninstall:
 
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+test-quick: $(VENV)/.dev
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup --max-cost $(or $(MAX_COST),5) $(ARGS)
 
 # What each is about is broken here first when it breaks; which tests are taken is the choice of the fastest of each kind.
 test-light: $(VENV)/.dev $(FUZZ) $(DOJO) $(SITE)

@@ -17,6 +17,8 @@ import pytest
 
 from attack.table import ATTEMPTS
 
+pytest_plugins = ["costs"]
+
 # What was green yesterday is green today: `make test` draws the same examples each time, `make properties` new ones.
 _CALM = {
     "deadline": None,  # a busy machine makes no test red

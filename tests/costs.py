@@ -1,0 +1,63 @@
+"""What each file of tests costs: `costs.txt` has the seconds of a run, for the files that take two or more.
+
+`--max-cost S` leaves out the files that cost more, `--write-costs` writes the table from the run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+TABLE = Path(__file__).with_name("costs.txt")
+ROOT = TABLE.parents[1]
+LEAST_S = 2.0
+
+
+def read_costs(table: Path = TABLE) -> dict[str, float]:
+    """Return the seconds of each listed file, by path from the root of the repository."""
+    lines = (line.split() for line in table.read_text("utf-8").splitlines() if not line.startswith("#"))
+    return {path: float(seconds) for seconds, path in lines}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("costs")
+    group.addoption("--max-cost", type=float, metavar="S", help="leave out files of tests that take longer, in seconds")
+    group.addoption("--write-costs", action="store_true", help="write tests/costs.txt from this run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--write-costs") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(CostWriter())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test with the cost of its file, and leave out those above `--max-cost`."""
+    costs, limit = read_costs(), config.getoption("--max-cost")
+    for item in items:
+        if seconds := costs.get(item.nodeid.partition("::")[0]):
+            item.add_marker(pytest.mark.cost(seconds))
+    if limit is None:
+        return
+    dear = [item for item in items if (mark := item.get_closest_marker("cost")) and mark.args[0] > limit]
+    config.hook.pytest_deselected(items=dear)
+    left_out = set(dear)
+    items[:] = [item for item in items if item not in left_out]
+
+
+class CostWriter:
+    """Adds up the seconds of each file, and writes the table at the end."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid.partition("::")[0]] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        known = {path: seconds for path, seconds in read_costs().items() if (ROOT / path).is_file()}
+        found = known | {path: seconds for path, seconds in self.seconds.items() if not path.startswith("::")}
+        rows = sorted((-round(seconds, 1), path) for path, seconds in found.items() if seconds >= LEAST_S)
+        head = "# seconds of each file of tests that takes two or more, from `pytest --write-costs`\n"
+        TABLE.write_text(head + "".join(f"{-seconds:7.1f} {path}\n" for seconds, path in rows), "utf-8")
