@@ -24,7 +24,7 @@ from hermes_agent.config import Config, hermes_home, home_paths, load, stamp
 from hermes_agent.config.dotenv import read_env_file, write_env_value
 from hermes_agent.config.edit import set_value, unset_value
 from hermes_agent.config.effective import dump_yaml
-from hermes_agent.config.schema import MISSING, OPEN, default, lookup
+from hermes_agent.config.schema import MISSING, OPEN, default, fill_defaults, lookup, merge
 from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.secrecy import MASK, looks_like_secret_name
@@ -41,7 +41,29 @@ _cache: dict[Path, tuple[object, Config]] = {}
 
 def load_config() -> dict[str, Any]:
     """Return a copy of the effective config; a changed file is loaded again."""
-    return copy.deepcopy(_loaded().values)
+    values = copy.deepcopy(_loaded().values)
+    return merge(_added(_defaults, fill_defaults({})), values) if _defaults else values
+
+
+_defaults: dict[str, Any] = {}
+
+
+def default_config() -> dict[str, Any]:
+    """Return the defaults of the config; `load_config` has the keys that plugins add to it."""
+    if not _defaults:
+        _defaults.update(copy.deepcopy(fill_defaults({})))
+    return _defaults
+
+
+def _added(table: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of `table`, at any depth, that `own` lacks."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in own:
+            found[key] = copy.deepcopy(value)
+        elif isinstance(value, dict) and isinstance(own[key], dict) and (below := _added(value, own[key])):
+            found[key] = below
+    return found
 
 
 def load_config_readonly() -> dict[str, Any]:

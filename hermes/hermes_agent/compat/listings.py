@@ -1,12 +1,12 @@
 """Upstream's tables: settings, variables, model providers, commands, platforms, memories.
 
-Each table is made from the host's own registries and schema at each use. A change of it would have no effect, so it is
-refused with the call that has one. Source: plugin contract §1.14, §2.2, §7, §8.1, §11.1, §11.2.
+Each table follows the host's own registries. An entry that a plugin adds stays in it for all that import it.
+Source: plugin contract §1.14, §2.2, §7, §8.1, §11.1, §11.2.
 """
 
 from __future__ import annotations
 
-import functools
+import copy
 import os
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -19,19 +19,37 @@ from hermes_agent.compat.models import get_label, get_provider_profile, list_pro
 from hermes_agent.config import hermes_home
 from hermes_agent.config.edit import parse_value, set_value, unset_value
 from hermes_agent.config.home import home_paths
-from hermes_agent.config.schema import fill_defaults, parse_path
+from hermes_agent.config.schema import parse_path
 from hermes_agent.contracts.model_provider import ProviderProfile
-from hermes_agent.core.read_only import ReadOnlyDict, ReadOnlyList
 from hermes_agent.core.secrecy import looks_like_secret_name
 from hermes_agent.plugins.discovery import add_every_memory_folder, bundled_memories, discover
 
+_host_id = 0
+_tables: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+"""By name: the table, and the entries of the host that it was last brought up to date with."""
+
+
+def shared(name: str, entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the one table of that name, brought up to date with the entries of the host.
+
+    What plugins add, change or remove stays so.
+    """
+    global _host_id
+    if _host_id != id(host()):
+        _tables.clear()
+        _host_id = id(host())
+    table, before = _tables.setdefault(name, ({}, {}))
+    for key in [key for key in before if key not in entries]:
+        if table.get(key) == before.pop(key):
+            table.pop(key, None)
+    for key, value in entries.items():
+        if key not in before or table.get(key) == before[key]:
+            table[key] = copy.deepcopy(value)
+        before[key] = copy.deepcopy(value)
+    return table
+
+
 # -- settings and variables --------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def default_config() -> dict[str, Any]:
-    """Return the defaults of the config."""
-    return ReadOnlyDict(fill_defaults({}), "save_config(config) and set_config_value(key, value) change settings")
 
 
 def optional_variables() -> dict[str, dict[str, Any]]:
@@ -54,12 +72,7 @@ def optional_variables() -> dict[str, dict[str, Any]]:
                 secret = bool(given.get("secret", given.get("password", looks_like_secret_name(name))))
                 text = str(given.get("description") or f"{name} for {record.manifest.name}")
                 found.setdefault(name, _variable(text, str(given.get("url") or ""), secret, "plugin"))
-    if _variables.get("last") != found:  # importers under two names get one object
-        _variables["last"] = ReadOnlyDict(found, "a plugin names its variables in requires_env of its plugin.yaml")
-    return _variables["last"]
-
-
-_variables: dict[str, dict[str, Any]] = {}
+    return shared("variables", found)
 
 
 def _variable(description: str, url: str, password: bool, category: str) -> dict[str, Any]:
@@ -174,13 +187,15 @@ def canonical_providers() -> list[ProviderEntry]:
         for profile in list_providers()
         if not profile.hidden
     ]
-    return ReadOnlyList(found, "register_provider(ProviderProfile(…)) registers a provider")
+    listed: list[ProviderEntry] = shared("providers", {"": []})[""]
+    listed += [entry for entry in found if entry not in listed]
+    return listed
 
 
 def provider_aliases() -> dict[str, str]:
     """Return the names of model providers by their other names."""
     found = {alias: profile.name for profile in list_providers() for alias in profile.aliases}
-    return ReadOnlyDict(found, "ProviderProfile(aliases=…) has other names of a provider")
+    return shared("aliases", found)
 
 
 def normalize_provider(provider: str | None) -> str:
@@ -239,14 +254,12 @@ def _has_key(profile: ProviderProfile) -> bool:
 def commands_by_name() -> dict[str, str]:
     """Return the descriptions of the terminal's commands by `/name`."""
     found = {f"/{row.name}": row.description for row in host().commands.help_rows("terminal")}
-    return ReadOnlyDict(found, "ctx.register_command(name, handler) registers a command")
+    return shared("commands", found)
 
 
 def commands_by_category() -> dict[str, dict[str, str]]:
     """Return the commands in one category; help sorts them by name."""
-    return ReadOnlyDict(
-        {"Session": dict(commands_by_name())}, "ctx.register_command(name, handler) registers a command"
-    )
+    return shared("categories", {"Session": commands_by_name()})
 
 
 def chat_commands() -> frozenset[str]:

@@ -17,6 +17,7 @@ from hermes_agent.compat.agent import host, of_host
 from hermes_agent.compat.approval import approval_mode, is_safe_url, request_tool_approval
 from hermes_agent.compat.config import fast_safe_load, load_config_readonly
 from hermes_agent.compat.environment import FEATURES, FeatureUnavailable, feature_missing
+from hermes_agent.compat.listings import shared
 from hermes_agent.compat.plugins import (
     PLATFORM,
     get_external_skills_dirs,
@@ -24,7 +25,6 @@ from hermes_agent.compat.plugins import (
     skill_matches_platform,
     skills_directory,
 )
-from hermes_agent.core.read_only import ReadOnlyDict
 from hermes_agent.hooks.bus import GuardAllow, GuardAsk, GuardBlock, decide_verdict
 from hermes_agent.memory.provider_session import fence_recalled
 from hermes_agent.skills.skill_commands import slug
@@ -35,7 +35,6 @@ get_all_tool_names = of_host(lambda host: host.tools, ToolRegistry.get_all_tool_
 get_available_toolsets = of_host(lambda host: host.tools, ToolRegistry.get_available_toolsets)
 check_toolset_requirements = of_host(lambda host: host.tools, ToolRegistry.check_toolset_requirements)
 check_tool_availability = of_host(lambda host: host.tools, ToolRegistry.check_tool_availability)
-HOW_TO_REGISTER = "ctx.register_tool(name, toolset, schema, handler) registers a tool"
 
 
 def get_toolset_for_tool(tool_name: str) -> str | None:
@@ -45,12 +44,12 @@ def get_toolset_for_tool(tool_name: str) -> str | None:
 
 def tool_to_toolset() -> dict[str, str]:
     """Return the toolset of each tool."""
-    return ReadOnlyDict(host().tools.get_tool_to_toolset_map(), HOW_TO_REGISTER)
+    return shared("toolsets", host().tools.get_tool_to_toolset_map())
 
 
 def toolset_requirements() -> dict[str, dict[str, Any]]:
     """Return what each toolset needs: `name`, `env_vars`, `check_fn`, `setup_url`, `tools`."""
-    return ReadOnlyDict(host().tools.get_toolset_requirements(), HOW_TO_REGISTER)
+    return shared("requirements", host().tools.get_toolset_requirements())
 
 
 def coerce_tool_args(tool_name: str, args: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +60,7 @@ def coerce_tool_args(tool_name: str, args: dict[str, Any]) -> dict[str, Any]:
 
 def _schema_of(tool: str) -> Callable[[], dict[str, Any]]:
     def schema() -> dict[str, Any]:
-        return ReadOnlyDict(host().tools.get_schema(tool) or {}, f"ctx.register_tool({tool!r}, …, override=True)")
+        return shared(f"schema {tool}", host().tools.get_schema(tool) or {})
 
     return schema
 

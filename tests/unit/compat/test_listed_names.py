@@ -195,8 +195,12 @@ def test_settings_are_listed_set_and_removed(home: Path, host: Host) -> None:
     config = module("hermes_cli.config")
 
     assert config.DEFAULT_CONFIG["agent"]["max_turns"] == 90
-    with pytest.raises(TypeError, match="save_config"):
-        config.DEFAULT_CONFIG["agent"] = {}
+    config.DEFAULT_CONFIG["agent"].setdefault("my_plugin", {"depth": 3})
+    try:
+        assert config.load_config()["agent"]["my_plugin"] == {"depth": 3}
+    finally:
+        del config.DEFAULT_CONFIG["agent"]["my_plugin"]
+    assert "my_plugin" not in config.load_config()["agent"]
     config.set_config_value("agent.max_turns", "12")
     assert config.load_config()["agent"]["max_turns"] == 12
     config.unset_config_value("agent.max_turns")
@@ -204,8 +208,11 @@ def test_settings_are_listed_set_and_removed(home: Path, host: Host) -> None:
     assert not config.is_managed()
     assert config.OPTIONAL_ENV_VARS["OPENROUTER_API_KEY"]["password"] is True
     assert config.OPTIONAL_ENV_VARS is module("hermes_cli.config_defaults").OPTIONAL_ENV_VARS
+    config.OPTIONAL_ENV_VARS.update(MINE={"description": "mine", "password": False})
+    assert config.OPTIONAL_ENV_VARS.pop("OPENROUTER_API_KEY")
+    assert "MINE" in config.OPTIONAL_ENV_VARS and "OPENROUTER_API_KEY" not in config.OPTIONAL_ENV_VARS
+    assert "MINE" in [row["name"] for row in config.get_missing_env_vars()]
     assert config.get_missing_env_vars(required_only=True) == []
-    assert "OPENROUTER_API_KEY" in [row["name"] for row in config.get_missing_env_vars()]
     assert config.save_env_value_secure("MY_TOKEN", "abcdef1234567890")["success"] is True
     os.environ["MY_TOKEN"] = "older"
     assert config.get_env_value_prefer_dotenv("MY_TOKEN") == "abcdef1234567890"
@@ -230,6 +237,8 @@ def test_providers_are_listed_by_name_and_alias(host: Host) -> None:
 
     slugs = [entry.slug for entry in models.CANONICAL_PROVIDERS]
     assert "openrouter" in slugs
+    models.CANONICAL_PROVIDERS.append(models.ProviderEntry("mine", "Mine", "mine"))
+    assert models.CANONICAL_PROVIDERS[-1].slug == "mine"
     assert providers.normalize_provider("OpenRouter") == "openrouter"
     assert providers.normalize_provider("Unheard") == models.normalize_provider("Unheard") == "unheard"
     assert models.provider_label("unheard") == "unheard"
