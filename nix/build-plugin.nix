@@ -18,6 +18,10 @@ in
   # Of the package; the plugin's own name is in its manifest.
   pname ? "hermes-plugin",
   version ? "0",
+  # Its own name, and its `config_schema`: with both, `plugins.settings.<name>` has an option for each key of it. They are
+  # compared with the manifest.
+  pluginName ? lib.removePrefix "hermes-" pname,
+  configSchema ? { },
   # ps: [ package ]: what it imports.
   dependencies ? (_: [ ]),
   # ps: [ package ]: what its tests import, beside pytest.
@@ -35,6 +39,7 @@ let
   spec = writeText "hermes-plugin.json" (builtins.toJSON {
     source = "${src}";
     inherit doCheck;
+    declared = if configSchema == { } then null else { name = pluginName; config_schema = configSchema; };
     environment = checkEnvironment;
   });
 in
@@ -42,7 +47,7 @@ runCommand "${pname}-${version}"
 {
   inherit pname version meta;
   nativeBuildInputs = nativeCheckInputs;
-  passthru = { isHermesPlugin = true; pythonDependencies = dependencies; };
+  passthru = { isHermesPlugin = true; pythonDependencies = dependencies; inherit configSchema pluginName; };
 }
   ''
     ${python.interpreter} -I ${./gates/plugin_build.py} ${spec} $out

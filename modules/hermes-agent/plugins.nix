@@ -3,6 +3,14 @@
 let
   inherit (lib) mkOption types;
   cfg = config;
+  format = pkgs.formats.json { };
+
+  # What plugins of `buildHermesPlugin` say of their settings, by name.
+  schemas = lib.listToAttrs (map (plugin: lib.nameValuePair plugin.pluginName plugin.configSchema)
+    (lib.filter (plugin: lib.isAttrs plugin && plugin.configSchema or { } != { }) cfg.extraPlugins));
+  # What is set of it.
+  given = lib.filterAttrs (_: settings: settings != { })
+    (lib.mapAttrs (_: lib.filterAttrs (_: value: value != null)) cfg.plugins.settings);
 in
 {
   options = {
@@ -60,13 +68,14 @@ in
     };
 
     plugins.settings = mkOption {
-      type = types.attrsOf (types.attrsOf (pkgs.formats.json { }).type);
+      type = import ./plugin-settings.nix { inherit lib format; } schemas;
       default = { };
       example = { weather.city = "Bern"; };
       description = ''
         Settings of plugins by the plugin's name. They stand in `settings.plugins.entries.<name>.settings`. The build
         checks them against the plugin's `config_schema`: a wrong type, an option that it does not declare and a
-        required one that is missing are errors. A secret is no setting: {option}`services.hermes-agent.credentials`.
+        required one that is missing are errors. Those of a plugin with a `configSchema` (`buildHermesPlugin`) are
+        options with types, which evaluation checks. A secret is no setting: {option}`services.hermes-agent.credentials`.
       '';
     };
 
@@ -81,8 +90,8 @@ in
     };
   };
 
-  config.settings = lib.mkIf (cfg.plugins.settings != { }) {
-    plugins.entries = lib.mapAttrs (_: settings: { inherit settings; }) cfg.plugins.settings;
+  config.settings = lib.mkIf (given != { }) {
+    plugins.entries = lib.mapAttrs (_: settings: { inherit settings; }) given;
   };
 
   config.finalPackage =

@@ -2,7 +2,7 @@
 # while the command runs. It shares the workspace with the daemon by a group, and can neither read, signal nor call it.
 { config, instance, lib, pkgs, utils, ... }:
 let
-  inherit (lib) concatMapStringsSep filter hasPrefix mkDefault mkIf mkOption optional optionalAttrs types;
+  inherit (lib) concatMapStringsSep filter hasPrefix mkDefault mkIf mkOption optionalAttrs optionals types;
   cfg = config;
   profile = cfg.tools.sandbox;
   strict = profile == "strict";
@@ -85,8 +85,13 @@ let
       "-/run/opengl-driver"
       "-/var/cache/fontconfig"
     ]
-    # Where the names of hosts are looked up.
-    ++ optional (!strict) "-/run/systemd/resolve"
+    # Where the names of hosts are looked up: glibc asks nscd, and others the servers of resolv.conf. systemd-resolved
+    # listens on an address of this machine, which is out of reach, so that its own servers stand in its place.
+    ++ optionals (!strict) [
+      "-/run/nscd:/var/run/nscd"
+      "-/run/systemd/resolve"
+      "-/run/systemd/resolve/resolv.conf:/run/systemd/resolve/stub-resolv.conf"
+    ]
     ++ map (path: "-${path}") readable;
     # Whatever else is listed.
     InaccessiblePaths = common.InaccessiblePaths ++ [ "-+${cfg.home}" "-+${instance.run}" ];

@@ -1,7 +1,8 @@
 """Try one directory plugin, and lay it out when it is good: plugin_build.py SPEC.json OUT.
 
-SPEC is `{"source": directory, "doCheck": bool, "environment": {name: value}}`. The interpreter has the agent,
-pytest and what the plugin is said to import.
+SPEC is `{"source": directory, "doCheck": bool, "environment": {name: value}, "declared": {key: value} or null}`; what
+is declared are keys that the manifest has to have. The interpreter has the agent, pytest and what the plugin is said
+to import.
 """
 
 import json
@@ -11,6 +12,9 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from hermes_agent.app.plugins.doctor import pip_dependencies
 from hermes_agent.plugins.closure import requirement, satisfies
@@ -24,8 +28,25 @@ class Refused(Exception):
     """Why this is no plugin that works: a text, and what to do."""
 
 
-def manifest_of(source: Path) -> None:
-    """Refuse a directory that the agent would not take for a plugin."""
+def compare(file: Path, declared: dict[str, Any]) -> None:
+    """Refuse a manifest whose keys are not those that the package declares."""
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    schema, written = declared["config_schema"], document.get("config_schema") or {}
+    pairs = [("pluginName", "name", declared["name"], document.get("name"))]
+    pairs += [
+        (f"configSchema.{key}", f"config_schema.{key}", schema.get(key), written.get(key))
+        for key in sorted({*schema, *written})
+    ]
+    for option, key, mine, manifests in pairs:
+        if mine != manifests:
+            raise Refused(
+                f"`{option}` of the package and `{key}` of the manifest differ:\n  {json.dumps(mine)}\n"
+                f"  {json.dumps(manifests)}, {file}\nhint: write into `{option}` what the manifest says."
+            )
+
+
+def manifest_of(source: Path, declared: dict[str, Any] | None) -> None:
+    """Refuse a directory that the agent would not take for a plugin, or that is not what the package declares."""
     file = next((source / name for name in MANIFEST_NAMES if (source / name).is_file()), None)
     if file is None:
         raise Refused(
@@ -35,6 +56,8 @@ def manifest_of(source: Path) -> None:
         manifest = read_manifest(str(file), source="declared")
     except InvalidManifest as error:
         raise Refused(f"{file}, {error}\nhint: mend the manifest.") from error
+    if declared is not None:
+        compare(file, declared)
     for text in pip_dependencies(manifest):
         name, wanted = requirement(text)
         try:
@@ -84,7 +107,7 @@ def main(spec_file: str, out: str) -> int:
     }
     source = Path(spec["source"])
     try:
-        manifest_of(source)
+        manifest_of(source, spec["declared"])
         load(source, environment)
         copy = work / "plugin"
         shutil.copytree(source, copy, symlinks=True)

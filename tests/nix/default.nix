@@ -142,6 +142,14 @@ in
       SystemCallFilter = lib.mkForce [ "@system-service" ];
     };
   };
+  # Options that a plugin brings.
+  optionsOfPlugins =
+    let
+      below = option: builtins.removeAttrs (option.type.getSubOptions [ ]) [ "_module" "_freeformOptions" ];
+      host = host' { services.extraPlugins = [ fixtures.typed ]; };
+    in
+    lib.mapAttrs (_: plugin: lib.mapAttrs (_: option: { inherit (option) description; type = option.type.description; default = option.defaultText.text; }) (below plugin))
+      (below host.options.services.hermes-agent.plugins.settings);
   # Several agents, for booting them.
   agents = lib.mapAttrs (_: count: host' (import ./instances.nix { inherit fixtures lib pkgs; } count)) { three = 3; ten = 10; };
   # No agent but one that has a name.

@@ -42,6 +42,15 @@ rec {
     '';
   };
 
+  # A plugin whose settings are options.
+  schemaOfTyped = {
+    city = { type = "string"; description = "Where"; required = true; };
+    days = { type = "integer"; description = "How many days"; default = 1; };
+    unit = { type = "string"; description = "Unit"; choices = [ "celsius" "fahrenheit" ]; default = "celsius"; };
+    key = { type = "secret"; description = "Key of the service"; };
+  };
+  typed = pkgs.callPackage ../../nix/build-plugin.nix { } { pname = "hermes-typed"; src = ./plugins/typed; configSchema = schemaOfTyped; };
+
   pythonPackageOf = packages: directory: version: dependencies:
     packages.buildPythonPackage {
       pname = directory;

@@ -150,9 +150,12 @@ _STRICT = [
 ]
 
 _SEND = 'socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("{}", 9))'
+_WITHOUT_NAMES: Changes = {"BindReadOnlyPaths": "/nix/store /usr /etc -/bin -/lib -/lib64"}
 _WORKSPACE = [
     ("there is a network", 'holds(os.readlink("/proc/self/ns/net") == facts["net"])', {"PrivateNetwork": "true"}, {}),
     ("the world is reached", _SEND.format("192.0.2.1"), {"IPAddressDeny": "any"}, {}),
+    ("names are looked up at the servers of systemd-resolved", 'holds(socket.getaddrinfo("probe.test", 80)[0][4][0] == "192.0.2.9")', _WITHOUT_NAMES, {}),
+    ("names are looked up by nscd", 'socket.socket(socket.AF_UNIX).connect("/var/run/nscd/socket")', _WITHOUT_NAMES, {}),
     ("this machine's own services are out of reach", f"cannot(lambda: {_SEND.format('127.0.0.1')})", "IPAddressDeny", {}),
     ("the keys of a cloud are out of reach", f"cannot(lambda: {_SEND.format('169.254.169.254')})", "IPAddressDeny", {}),
 ]  # fmt: skip

@@ -106,6 +106,12 @@ in
   package-as-a-text = { extraPackages = [ "ripgrep" ]; };
   environment-as-a-number = { environment.WORKERS = 4; };
 
+  # ── settings of plugins that say their types ──────────────────────────
+  typed-setting-of-the-wrong-type = { extraPlugins = [ fixtures.typed ]; plugins.settings.typed = { city = "Bern"; days = "many"; }; };
+  typed-setting-that-is-no-choice = { extraPlugins = [ fixtures.typed ]; plugins.settings.typed = { city = "Bern"; unit = "kelvin"; }; };
+  typed-setting-that-is-not-there = { extraPlugins = [ fixtures.typed ]; plugins.settings.typed = { city = "Bern"; dayz = 3; }; };
+  typed-setting-that-is-a-secret = { extraPlugins = [ fixtures.typed ]; plugins.settings.typed.key = "hunter2"; };
+
   # ── several agents ────────────────────────────────────────────────────
   agents-on-one-port = { instances.alice.settings.server.port = 8642; };
   agents-on-one-port-of-all-addresses = { settings.server.enabled = false; instances = { alice.settings.server = { host = "0.0.0.0"; port = 8700; }; ops.settings.server = { host = "10.0.0.5"; port = 8700; }; }; };

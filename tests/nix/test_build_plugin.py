@@ -42,6 +42,18 @@ def test_every_refused_plugin_has_its_text() -> None:
     assert text.count("= buildHermesPlugin {") == len(REFUSED) + 1
 
 
+def test_the_schema_of_a_plugin_is_options_of_its_settings(nix) -> None:
+    (typed,) = nix.evaluate("optionsOfPlugins").values()
+    left = "null, which leaves it to the plugin"
+    assert typed["days"] == {
+        "description": "How many days",
+        "type": "null or signed integer",
+        "default": f"{left}: `1`",
+    }
+    assert typed["city"] == {"description": "Where (Required.)", "type": "null or string", "default": left}
+    assert set(typed) == {"city", "days", "unit"}, "a secret is none"
+
+
 def processor_s() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

@@ -52,7 +52,14 @@ def test_the_packaged_unit_shows_what_bubblewrap_shows() -> None:
     [
         ("strict", set[str]()),
         # Where the names of hosts are looked up: this profile has the network.
-        ("workspace", {"/run/systemd/resolve"}),
+        (
+            "workspace",
+            {
+                "/run/nscd:/var/run/nscd",
+                "/run/systemd/resolve",
+                "/run/systemd/resolve/resolv.conf:/run/systemd/resolve/stub-resolv.conf",
+            },
+        ),
     ],
 )
 def test_the_rendered_unit_shows_what_bubblewrap_shows(profile: str, more: set[str], nix) -> None:

@@ -21,6 +21,12 @@ in
     dependency-too-old = buildHermesPlugin { src = plugin "wants-newer"; dependencies = _: [ fixtures.leaf1 ]; };
     raises = buildHermesPlugin { src = plugin "raises"; };
     other-tools = buildHermesPlugin { src = plugin "other-tools"; };
+    other-schema = buildHermesPlugin {
+      pname = "hermes-typed";
+      src = plugin "typed";
+      configSchema = fixtures.schemaOfTyped // { days = { type = "number"; description = "How many days"; }; };
+    };
+    other-name = buildHermesPlugin { src = plugin "typed"; configSchema = fixtures.schemaOfTyped; };
     failing-tests = buildHermesPlugin { src = plugin "failing-tests"; };
   };
 }
