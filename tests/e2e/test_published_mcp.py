@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from compat.guides import guide
+from compat.test_guides_specialised import flat_yaml
 from hermes_agent.mcp.servers import McpServers
 from hermes_agent.testing import plugin_host
 
@@ -47,3 +49,14 @@ def test_the_server_that_does_everything() -> None:
         subprocess.run(["npm", "install", "--silent", "--no-fund", "--prefix", place, EVERYTHING], check=True)
     server = {"command": str(place / "node_modules" / ".bin" / "mcp-server-everything")}
     assert "Echo: hello" in asked(server, "echo", message="hello")
+
+
+def test_the_server_of_files_as_the_guide_prints_it(tmp_path: Path) -> None:
+    if shutil.which("npx") is None:
+        pytest.skip("there is no npx")
+    page = guide("build-a-plugin.newest.ko.txt").replace("@model컨텍스트protocol", "@modelcontextprotocol")
+    server = flat_yaml(page, "mcp_servers:", "012221223")["mcp_servers"]["filesystem"]
+    assert server["command"] == "npx" and server["args"][-1] == "/home/user/projects"
+    (tmp_path / "notes.txt").write_text("tea at five")
+    printed = {**server, "args": [*server["args"][:-1], str(tmp_path)]}
+    assert "tea at five" in asked(printed, "read_text_file", path=str(tmp_path / "notes.txt"))

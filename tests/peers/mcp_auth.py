@@ -21,10 +21,10 @@ Client = OAuthClientInformationFull
 SCOPES = ["user"]
 
 
-def settings(url: str, issuer: str) -> AuthSettings:
+def settings(url: str, issuer: str, path: str = "mcp") -> AuthSettings:
     return AuthSettings(
         issuer_url=AnyHttpUrl(issuer),
-        resource_server_url=AnyHttpUrl(f"{url}/mcp"),
+        resource_server_url=AnyHttpUrl(f"{url}/{path}"),
         validate_token_resource=False,
         required_scopes=SCOPES,
         client_registration_options=ClientRegistrationOptions(enabled=True, valid_scopes=SCOPES, default_scopes=SCOPES),

@@ -32,7 +32,7 @@ def made() -> MCPServer[Any]:
     import mcp_auth
 
     url = f"http://127.0.0.1:{port}"
-    auth = mcp_auth.settings(url, os.environ.get("TEST_ISSUER", url))
+    auth = mcp_auth.settings(url, os.environ.get("TEST_ISSUER", url), os.environ.get("TEST_PATH", "mcp"))
     return MCPServer(NAME, auth=auth, auth_server_provider=mcp_auth.Provider())
 
 

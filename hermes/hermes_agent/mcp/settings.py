@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from hermes_agent.config.load import section
 from hermes_agent.config.schema import variables
@@ -70,7 +71,7 @@ class McpServerSettings(NamedTuple):
             args=tuple(map(str, values.get("args") or ())),
             env={k: _text(v) for k, v in (values.get("env") or {}).items()},
             headers={k: str(v) for k, v in (values.get("headers") or {}).items()},
-            sse=values.get("transport") == "sse",
+            sse=_is_sse(values.get("transport"), str(values.get("url") or "")),
             oauth=values.get("oauth") or {} if values.get("auth") else None,
             idle_timeout_s=float(life.get("idle_timeout_seconds") or 0),
             max_lifetime_s=float(life.get("max_lifetime_seconds") or 0),
@@ -115,6 +116,11 @@ class McpServerSettings(NamedTuple):
 def servers_of(values: Mapping[str, Any] | None) -> dict[str, McpServerSettings]:
     """Return the servers of `mcp_servers`, by name."""
     return {name: McpServerSettings.of(name, block or {}) for name, block in (values or {}).items()}
+
+
+def _is_sse(transport: object, url: str) -> bool:
+    """Return whether a server speaks the older protocol; servers publish its address as one that ends in `/sse`."""
+    return transport == "sse" or (not transport and urlsplit(url).path.endswith("/sse"))
 
 
 def _text(value: Any) -> str:
