@@ -37,8 +37,8 @@ MAX_OUTPUT = 1024 * 1024
 """Bytes of each output stream that are read; the rest is dropped."""
 MAX_MESSAGE = 400
 """Characters of standard error that become the reason of a refusal."""
-MOST_TIMEOUTS = 3
-"""Timeouts after which a program that is no guard is not run any more, until the next reload."""
+REST_S = 60.0
+"""Seconds for which a program that timed out is not run; a guard that fails closed blocks in that time."""
 BLOCKED = "Blocked by shell hook."
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
@@ -223,6 +223,7 @@ class ShellHookCallback:
         environment: the environment of the program, without secrets.
         cwd: returns the working directory.
         profile: name of the agent's profile.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -233,19 +234,24 @@ class ShellHookCallback:
         environment: Callable[[], Mapping[str, str]],
         cwd: Callable[[], str],
         profile: str,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.hook = hook
         self._run = run
         self._environment = environment
         self._cwd = cwd
         self._profile = profile
-        self.timeouts = 0
+        self._clock = clock
+        self._rests_until = 0.0
         self.__name__ = hook.command
 
     def __call__(self, **values: Any) -> dict[str, Any] | None:
         hook, tool = self.hook, str(values.get("tool_name") or "")
-        if not hook.matches(tool) or (self.timeouts >= MOST_TIMEOUTS and hook.event != "pre_tool_call"):
+        if not hook.matches(tool):
             return None
+        if (rest_s := self._rests_until - self._clock()) > 0:
+            text = f"no answer within {hook.timeout_s:g} seconds; it is asked again in {rest_s:.0f} seconds"
+            return read_answer(hook, HookRun(None, problem=text))
         cwd = self._cwd()
         payload = payload_of(hook.event, values, cwd=cwd, profile=self._profile)
         fill = {"tool_name": tool, "session_id": str(payload["session_id"]), "cwd": cwd, "event": hook.event}
@@ -256,16 +262,21 @@ class ShellHookCallback:
         is_refusal = hook.event == "pre_tool_call" and done.status == 2
         if (problem := failure(done)) and not is_refusal:
             logger.warning("shell hook %s: %s: %s", hook.event, hook.command, problem, extra={"plugin": hook.owner})
-        self._count(done)
+        self._rest(done)
         return read_answer(hook, done)
 
-    def _count(self, done: HookRun) -> None:
+    def _rest(self, done: HookRun) -> None:
+        """Let a program that timed out rest, so that it costs its time limit once.
+
+        A guard that does not fail closed is asked about each call all the same: nothing else checks the call.
+        """
+        hook = self.hook
         if done.status is not None or "no answer" not in done.problem:
             return
-        self.timeouts += 1
-        if self.timeouts == MOST_TIMEOUTS and self.hook.event != "pre_tool_call":
-            text = "shell hook %s: %s is not run any more after %d timeouts; a reload runs it again"
-            logger.warning(text, self.hook.event, self.hook.command, MOST_TIMEOUTS, extra={"plugin": self.hook.owner})
+        if hook.event != "pre_tool_call" or hook.fail_closed:
+            self._rests_until = self._clock() + REST_S
+            text = "shell hook %s: %s rests for %g seconds after its timeout"
+            logger.warning(text, hook.event, hook.command, REST_S, extra={"plugin": hook.owner})
 
 
 def run_program(argv: list[str], stdin: bytes, env: Mapping[str, str], cwd: str, timeout_s: float) -> HookRun:

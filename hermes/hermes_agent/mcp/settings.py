@@ -119,7 +119,7 @@ def servers_of(values: Mapping[str, Any] | None) -> dict[str, McpServerSettings]
 
 
 def _is_sse(transport: object, url: str) -> bool:
-    """Return whether a server speaks the older protocol; servers publish its address as one that ends in `/sse`."""
+    """Return whether a server speaks the older protocol, as addresses that end in `/sse` do."""
     return transport == "sse" or (not transport and urlsplit(url).path.endswith("/sse"))
 
 

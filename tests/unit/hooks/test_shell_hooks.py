@@ -14,7 +14,6 @@ import pytest
 from hermes_agent.hooks.shell_consent import HookConsent
 from hermes_agent.hooks.shell_hooks import (
     BLOCKED,
-    MOST_TIMEOUTS,
     HookRun,
     ShellHook,
     ShellHookCallback,
@@ -143,12 +142,38 @@ def test_a_program_that_hangs_costs_its_limit_and_its_children_end_with_it(tmp_p
         run_program, environment=dict, cwd=os.getcwd, profile="default",
     )  # fmt: skip
     assert callback(tool_name="terminal") is None
-    assert callback.timeouts == 1
     deadline = time.monotonic() + 30
     while Path(f"/proc/{pid.read_text()}/stat").exists() and _state(pid) != "Z":
         assert time.monotonic() < deadline, "the child of the program is left"
-    callback.timeouts = MOST_TIMEOUTS
-    assert callback(tool_name="terminal") is None and callback.timeouts == MOST_TIMEOUTS
+
+
+@pytest.mark.parametrize(
+    ("event", "fail_closed", "asked"),
+    [("post_tool_call", False, 2), ("pre_llm_call", False, 2), ("pre_tool_call", True, 2), ("pre_tool_call", False, 4)],
+)
+def test_a_program_that_hangs_costs_its_time_limit_once(event: str, fail_closed: bool, asked: int) -> None:
+    now, runs = 100.0, 0
+
+    def hang(*call: Any) -> HookRun:
+        nonlocal runs
+        runs += 1
+        return HookRun(None, problem="no answer within 3 seconds")
+
+    callback = ShellHookCallback(
+        ShellHook(event, "guard", timeout_s=3, fail_closed=fail_closed),
+        hang, environment=dict, cwd=os.getcwd, profile="default", clock=lambda: now,
+    )  # fmt: skip
+    answers = []
+    for later in (0.0, 1.0, 58.0, 2.0):
+        now += later
+        answers.append(callback(tool_name="terminal"))
+    assert runs == asked
+    if fail_closed:
+        reason = "hook guard failed closed: no answer within 3 seconds"
+        rests = [f"{reason}; it is asked again in {seconds} seconds" for seconds in (59, 1)]
+        assert [answer and answer["message"] for answer in answers] == [reason, *rests, reason]
+    else:
+        assert answers == [None] * 4
 
 
 def _state(pid: Path) -> str:
