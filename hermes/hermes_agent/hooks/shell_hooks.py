@@ -250,8 +250,8 @@ class ShellHookCallback:
         if not hook.matches(tool):
             return None
         if (rest_s := self._rests_until - self._clock()) > 0:
-            text = f"no answer within {hook.timeout_s:g} seconds; it is asked again in {rest_s:.0f} seconds"
-            return read_answer(hook, HookRun(None, problem=text))
+            problem = f"no answer within {hook.timeout_s:g} seconds; it is asked again in {rest_s:.0f} seconds"
+            return read_answer(hook, HookRun(None, problem=problem))
         cwd = self._cwd()
         payload = payload_of(hook.event, values, cwd=cwd, profile=self._profile)
         fill = {"tool_name": tool, "session_id": str(payload["session_id"]), "cwd": cwd, "event": hook.event}
