@@ -16,20 +16,20 @@ import pytest
 
 from attack.attempt import Attempt
 from attack.attempts import ATTEMPTS
-from attack.world import KEY, PLACE, SETTINGS, World
+from attack.world import KEY, PLACE, SETTINGS, AttackedDaemon
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 FULL = os.environ.get("HERMES_ATTACK_FULL") == "1"
 
 
 @pytest.fixture(scope="module")
-def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedDaemon]:
     """A running daemon with the settings that the test names."""
     if PLACE == "daemon":
         box = shutil.which("bwrap")
         if not box or subprocess.run([box, "--ro-bind", "/", "/", "--unshare-user", "true"], check=False).returncode:
             pytest.skip("no sandbox of bubblewrap can be made here")
-    with World(tmp_path_factory.mktemp("attacked"), request.param).serving() as running:
+    with AttackedDaemon(tmp_path_factory.mktemp("attacked"), request.param).serving() as running:
         yield running
 
 
@@ -46,7 +46,7 @@ def chosen() -> list[object]:
 
 
 @pytest.mark.parametrize(("world", "attempt"), chosen(), indirect=["world"], scope="module")
-def test_an_attempt_is_held_off_where_the_same_way_works_without_it(world: World, attempt: Attempt) -> None:
+def test_an_attempt_is_held_off_where_the_same_way_works_without_it(world: AttackedDaemon, attempt: Attempt) -> None:
     assert world.works(attempt) == "", "the control does not work, so that the attempt shows nothing"
     assert world.tried(attempt) == []
 
@@ -72,7 +72,7 @@ REMOVE, OTHER = ("terminal", {"command": "rm -rf build"}), ("terminal", {"comman
 
 
 @attacked("approvals")
-def test_two_answers_in_a_chat_allow_one_call(world: World) -> None:
+def test_two_answers_in_a_chat_allow_one_call(world: AttackedDaemon) -> None:
     world.reset()
     (world.work / "other").mkdir()
     before = world.say("ann", f"attempt {world.script([REMOVE, OTHER])}")
@@ -87,7 +87,7 @@ def test_two_answers_in_a_chat_allow_one_call(world: World) -> None:
 
 
 @attacked("users")
-def test_what_a_user_of_a_chat_left_is_for_no_other_user(world: World) -> None:
+def test_what_a_user_of_a_chat_left_is_for_no_other_user(world: AttackedDaemon) -> None:
     world.reset()
     keep = ("memory", {"target": "memory", "action": "add", "content": "my otter is called MARKotter"})
     before = world.say("ann", f"attempt {world.script([keep])} my otter is called MARKotter")
@@ -123,7 +123,7 @@ def test_what_a_user_of_a_chat_left_is_for_no_other_user(world: World) -> None:
 
 
 @attacked("users")
-def test_a_user_who_is_not_paired_reaches_no_agent(world: World) -> None:
+def test_a_user_who_is_not_paired_reaches_no_agent(world: AttackedDaemon) -> None:
     world.reset()
     asked = len(world.model.requests)
     before = world.say("eve", f"attempt {world.script([REMOVE])}")
@@ -149,7 +149,7 @@ ROUTES = (
      {"Origin": "http://evil.example"}],
     ids=["no key", "a wrong key", "an empty key", "another host", "another origin"],
 )  # fmt: skip
-def test_without_the_key_or_from_elsewhere_nothing_is_done(world: World, headers: dict[str, str]) -> None:
+def test_without_the_key_or_from_elsewhere_nothing_is_done(world: AttackedDaemon, headers: dict[str, str]) -> None:
     asked = len(world.model.requests)
     body = {"model": "hermes-agent", "messages": [{"role": "user", "content": "hello"}], "input": "hello"}
     key = {"Authorization": f"Bearer {KEY}"} if "Authorization" not in headers and headers else {}

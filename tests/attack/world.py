@@ -90,7 +90,7 @@ class Visit(BaseHTTPRequestHandler):
     def log_message(self, *args: Any) -> None: ...
 
 
-class World:
+class AttackedDaemon:
     """A running daemon, what it is told, and what came of it.
 
     Attributes:
@@ -275,7 +275,7 @@ class World:
         }
 
     @contextlib.contextmanager
-    def serving(self) -> Iterator[World]:
+    def serving(self) -> Iterator[AttackedDaemon]:
         """Run everything while the block lasts."""
         self.canary.elsewhere = self.listed.elsewhere = f"http://127.0.0.1:{self.canary.port}/leak"
         with contextlib.ExitStack() as stack:

@@ -11,7 +11,7 @@ from pathlib import Path
 from compat.corpus.compare import differences, expected_without_env, unserved
 from compat.corpus.install import CannotInstall, installed
 from compat.corpus.lists import Plugin, Run
-from compat.corpus.world import World, asks_for_env
+from compat.corpus.world import PluginHome, asks_for_env
 
 __all__ = ["Row", "judge", "rows", "rows_of", "run_one", "run_service", "show"]
 
@@ -58,7 +58,7 @@ def run_service(plugin: Plugin, run: Run, site: Path) -> Row:
     """Run turns of a plugin with the stand-in of its service."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         try:
-            answer = World(Path(place), plugin, run, site, service=plugin.setting.service).start(depth="service")
+            answer = PluginHome(Path(place), plugin, run, site, service=plugin.setting.service).start(depth="service")
         except (RuntimeError, TimeoutError, OSError) as exc:
             return Row(plugin.name, "service", "broken", (str(exc),))
     lines = [*answer.get("service", ()), *([answer["ended"]] if "ended" in answer else [])]
@@ -78,7 +78,7 @@ def run_one(plugin: Plugin, run: Run, site: Path, *, smoke: bool) -> Row:
     mode = f"{run.mode} without variables" if run.without_env else run.mode
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         try:
-            answer = World(Path(place), plugin, run, site).start(depth="smoke" if smoke else "register")
+            answer = PluginHome(Path(place), plugin, run, site).start(depth="smoke" if smoke else "register")
         except (RuntimeError, TimeoutError, OSError) as exc:
             return Row(plugin.name, mode, "broken", (str(exc),))
     if run.without_env:

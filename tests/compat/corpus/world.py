@@ -19,7 +19,7 @@ import yaml
 from compat.corpus.install import without_entry_points
 from compat.corpus.lists import Plugin, Run, Service
 
-__all__ = ["LIMIT_S", "World", "asks_for_env", "gating_env", "made_up", "offline", "plugin_folder"]
+__all__ = ["LIMIT_S", "PluginHome", "asks_for_env", "gating_env", "made_up", "offline", "plugin_folder"]
 
 LIMIT_S = 60
 CHILD = Path(__file__).with_name("child.py")
@@ -47,7 +47,7 @@ def _is_linux() -> bool:
     return sys.platform == "linux" and shutil.which("unshare") is not None
 
 
-class World:
+class PluginHome:
     """A home with a plugin in it.
 
     Args:

@@ -31,7 +31,7 @@ class Vault(SecretSource):
         return "Sign in again" if kind == ErrorKind.AUTH_EXPIRED else ""
 
 
-class Bench:
+class SourcesBench:
     """Secret sources over a home with a `.env`, and an environment of its own."""
 
     def __init__(self, home: Path) -> None:
@@ -65,11 +65,11 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path) -> SourcesBench:
+    return SourcesBench(tmp_path)
 
 
-def test_a_value_is_found_exported_and_masked(bench: Bench) -> None:
+def test_a_value_is_found_exported_and_masked(bench: SourcesBench) -> None:
     bench.add(Vault("box"), {"SERVICE_PASSWORD": "tulips-in-the-spring"})
 
     assert bench.fetch() == {}
@@ -79,7 +79,7 @@ def test_a_value_is_found_exported_and_masked(bench: Bench) -> None:
     assert "tulips" not in redactor("password: tulips-in-the-spring")
 
 
-def test_it_stands_below_file_and_environment_unless_the_source_overrides(bench: Bench) -> None:
+def test_it_stands_below_file_and_environment_unless_the_source_overrides(bench: SourcesBench) -> None:
     values = {"IN_FILE": "of-the-box", "IN_ENVIRONMENT": "of-the-box"}
     bench.add(Vault("box"), values)
     assert bench.fetch() == {"IN_FILE": "another place has a value", "IN_ENVIRONMENT": "another place has a value"}
@@ -92,7 +92,7 @@ def test_it_stands_below_file_and_environment_unless_the_source_overrides(bench:
     assert bench.environ["IN_ENVIRONMENT"] == "of-the-box"
 
 
-def test_mapped_sources_claim_first_and_the_first_claim_counts(bench: Bench) -> None:
+def test_mapped_sources_claim_first_and_the_first_claim_counts(bench: SourcesBench) -> None:
     bench.add(Vault("all", "bulk"), {"A_KEY": "of-all", "B_KEY": "of-all"})
     bench.add(Vault("second"), {"A_KEY": "of-second"})
     bench.add(Vault("first"), {"A_KEY": "of-first"})
@@ -103,7 +103,7 @@ def test_mapped_sources_claim_first_and_the_first_claim_counts(bench: Bench) -> 
     assert [report.applied for report in bench.fetcher.reports] == [("A_KEY",), (), ("B_KEY",)]
 
 
-def test_what_no_source_may_set_is_left_out_with_a_reason(bench: Bench) -> None:
+def test_what_no_source_may_set_is_left_out_with_a_reason(bench: SourcesBench) -> None:
     class Careful(Vault):
         def protected_env_vars(self, cfg: dict[str, Any]) -> frozenset[str]:
             return frozenset({"OWN_NAME"})
@@ -125,7 +125,7 @@ def test_what_no_source_may_set_is_left_out_with_a_reason(bench: Bench) -> None:
     assert all(bench.credentials.get(name) is None for name in (*names, "1A", "EMPTY", "NUMBER"))
 
 
-def test_a_source_that_fails_costs_its_own_values_alone(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_source_that_fails_costs_its_own_values_alone(bench: SourcesBench, caplog: pytest.LogCaptureFixture) -> None:
     class Raising(Vault):
         def fetch(self, cfg: dict[str, Any], home_path: Path) -> FetchResult:
             raise KeyError("door")
@@ -152,7 +152,7 @@ def test_a_source_that_fails_costs_its_own_values_alone(bench: Bench, caplog: py
     assert "b-of-fine" not in caplog.text
 
 
-def test_each_source_has_its_own_limit_of_at_most_the_one_of_a_start(bench: Bench) -> None:
+def test_each_source_has_its_own_limit_of_at_most_the_one_of_a_start(bench: SourcesBench) -> None:
     class Quick(Vault):
         def fetch_timeout_seconds(self, cfg: dict[str, Any]) -> float:
             return 2.0
@@ -165,7 +165,7 @@ def test_each_source_has_its_own_limit_of_at_most_the_one_of_a_start(bench: Benc
     assert sorted(bench.limits) == [2.0, MAX_FETCH_S]
 
 
-def test_sources_are_asked_at_the_same_time(bench: Bench) -> None:
+def test_sources_are_asked_at_the_same_time(bench: SourcesBench) -> None:
     meet = threading.Barrier(3, timeout=30)
 
     class Meeting(Vault):
@@ -179,7 +179,7 @@ def test_sources_are_asked_at_the_same_time(bench: Bench) -> None:
     assert bench.fetch() == {}
 
 
-def test_a_reload_takes_rotated_values_and_keeps_those_of_a_source_that_fails(bench: Bench) -> None:
+def test_a_reload_takes_rotated_values_and_keeps_those_of_a_source_that_fails(bench: SourcesBench) -> None:
     bench.fetcher.fetch_again()
     assert bench.fetcher.reports == ()
     bench.add(Vault("box"), {"A_KEY": "old-value", "GONE": "old-value"})

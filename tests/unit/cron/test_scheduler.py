@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Any:
         yield made
 
 
-class World:
+class ClockBench:
     """A clock whose work the test decides, and a time that it sets."""
 
     def __init__(self, path: Path) -> None:
@@ -72,7 +72,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Any:
-    made = World(tmp_path / "state.db")
+    made = ClockBench(tmp_path / "state.db")
     yield made
     made.bridge.close()
 
@@ -82,7 +82,7 @@ async def soon(queue: asyncio.Queue[Any]) -> Any:
         return await queue.get()
 
 
-async def test_a_job_runs_when_it_is_due_and_is_planned_anew(world: World, store: JobStore) -> None:
+async def test_a_job_runs_when_it_is_due_and_is_planned_anew(world: ClockBench, store: JobStore) -> None:
     made = store.put(job())
 
     async def main() -> None:
@@ -98,7 +98,9 @@ async def test_a_job_runs_when_it_is_due_and_is_planned_anew(world: World, store
     assert (kept["status"], kept["output"]) == ("ok", "said by news")
 
 
-async def test_one_run_of_a_job_at_a_time_and_different_jobs_beside_each_other(world: World, store: JobStore) -> None:
+async def test_one_run_of_a_job_at_a_time_and_different_jobs_beside_each_other(
+    world: ClockBench, store: JobStore
+) -> None:
     store.put(job("a"))
     store.put(job("b"))
 
@@ -114,7 +116,7 @@ async def test_one_run_of_a_job_at_a_time_and_different_jobs_beside_each_other(w
         assert (await soon(world.begun)).late_s > 3_000
 
 
-async def test_what_was_missed_runs_once(world: World, store: JobStore) -> None:
+async def test_what_was_missed_runs_once(world: ClockBench, store: JobStore) -> None:
     store.put(job(due=1_000.0))
     world.now = 1_000.0 + 600 * 50
 
@@ -129,7 +131,7 @@ async def test_what_was_missed_runs_once(world: World, store: JobStore) -> None:
 
 
 async def test_a_run_that_a_stop_cuts_off_is_told_at_the_next_start_and_not_repeated(
-    world: World, store: JobStore
+    world: ClockBench, store: JobStore
 ) -> None:
     made = store.put(job())
 
@@ -146,7 +148,7 @@ async def test_a_run_that_a_stop_cuts_off_is_told_at_the_next_start_and_not_repe
     assert store.find("news").next_run == 1_600.0
 
 
-async def test_what_a_stop_keeps_from_being_told_is_told_at_the_next_start(world: World, store: JobStore) -> None:
+async def test_what_a_stop_keeps_from_being_told_is_told_at_the_next_start(world: ClockBench, store: JobStore) -> None:
     store.put(job())
     world.may_end.set()
     telling = asyncio.Event()
@@ -169,7 +171,7 @@ async def test_what_a_stop_keeps_from_being_told_is_told_at_the_next_start(world
 
 
 async def test_the_end_of_a_run_waits_for_a_full_disk(
-    world: World, store: JobStore, caplog: pytest.LogCaptureFixture
+    world: ClockBench, store: JobStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = store.put(job())
     world.outcome = lambda run: JobOutcome("ok", "y" * 100_000)
@@ -194,7 +196,7 @@ async def test_the_end_of_a_run_waits_for_a_full_disk(
     assert store.last_output(made.id) == "y" * 100_000
 
 
-async def test_a_job_that_fails_says_so_and_goes_on(world: World, store: JobStore) -> None:
+async def test_a_job_that_fails_says_so_and_goes_on(world: ClockBench, store: JobStore) -> None:
     store.put(job())
 
     def fail(run: JobRun) -> JobOutcome:
@@ -212,7 +214,7 @@ async def test_a_job_that_fails_says_so_and_goes_on(world: World, store: JobStor
     assert (after.last_status, after.last_error, after.enabled) == ("error", "UserError: no model can be had", True)
 
 
-async def test_once_and_so_many_times(world: World, store: JobStore) -> None:
+async def test_once_and_so_many_times(world: ClockBench, store: JobStore) -> None:
     store.put(job("once", schedule=Schedule("once", "at 9", at=1_000.0)))
     store.put(job("twice", times=2))
 
@@ -230,7 +232,7 @@ async def test_once_and_so_many_times(world: World, store: JobStore) -> None:
     assert states == {"once": (False, None, "completed"), "twice": (False, None, "completed")}
 
 
-async def test_a_job_runs_by_hand_while_paused_and_its_plan_stays(world: World, store: JobStore) -> None:
+async def test_a_job_runs_by_hand_while_paused_and_its_plan_stays(world: ClockBench, store: JobStore) -> None:
     made = store.put(job(due=9_000.0, enabled=False))
     store.request_run(made.id, 1_000.0)
 
@@ -262,7 +264,7 @@ def test_two_clocks_claim_a_job_once(tmp_path: Path, store: JobStore) -> None:
         assert other.claim(present, 1_000.0, is_requested=True) is None
 
 
-async def test_another_clock_says_what_is_due(world: World, store: JobStore) -> None:
+async def test_another_clock_says_what_is_due(world: ClockBench, store: JobStore) -> None:
     made = store.put(job(due=99_999.0))
     ended, changed = threading.Event(), threading.Event()
 

@@ -23,7 +23,7 @@ CHATS = [("keyed", "a"), ("plain", "b")]
 FAST_DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-class World:
+class ChatRecord:
     """The platforms and the people: what they wrote, and what they see."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class DeliveryRules(RuleBasedStateMachine):
     def begin(self):
         self.folder = tempfile.mkdtemp(dir=FAST_DISK)
         self.path = Path(self.folder) / "state.db"
-        self.world = World()
+        self.world = ChatRecord()
         self.now = 1_000_000.0
         self.zombies = []
         self.haunted = False

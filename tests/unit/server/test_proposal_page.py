@@ -33,7 +33,7 @@ TEXT = "---\nname: tea\ndescription: Brew tea\n---\nWarm the pot.\nPour.\n"
 EVIL = '<script>document.title="owned"</script><img src=x onerror=alert(1)>'
 
 
-class World:
+class PageBench:
     """Proposals of skills of a home, and their page on a real server."""
 
     def __init__(self, home: Path) -> None:
@@ -70,8 +70,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+def world(tmp_path: Path) -> Iterator[PageBench]:
+    made = PageBench(tmp_path)
     yield made
     made.bridge.close()
 
@@ -90,7 +90,7 @@ def form(page: str, action: str) -> dict[str, str]:
     return {"token": field(page, "token"), "shown": field(page, "shown"), "action": action}
 
 
-async def test_the_key_opens_the_page_and_accepting_makes_the_change(world: World) -> None:
+async def test_the_key_opens_the_page_and_accepting_makes_the_change(world: PageBench) -> None:
     proposal = world.propose(reason="It was asked twice.")
     async with world.open() as (http, _):
         closed = await http.get("/proposals")
@@ -114,7 +114,7 @@ async def test_the_key_opens_the_page_and_accepting_makes_the_change(world: Worl
         assert again.status_code == 409 and "it was answered, or has expired" in again.text
 
 
-async def test_rejecting_deletes_the_proposal_and_changes_nothing(world: World) -> None:
+async def test_rejecting_deletes_the_proposal_and_changes_nothing(world: PageBench) -> None:
     proposal = world.propose()
     async with world.open() as (http, _):
         await sign_in(http)
@@ -125,7 +125,7 @@ async def test_rejecting_deletes_the_proposal_and_changes_nothing(world: World) 
 
 
 @pytest.mark.attack("interfaces")
-async def test_without_a_session_or_its_token_nothing_is_shown_and_nothing_happens(world: World) -> None:
+async def test_without_a_session_or_its_token_nothing_is_shown_and_nothing_happens(world: PageBench) -> None:
     proposal = world.propose()
     address = f"/proposals/{proposal.id}"
     async with world.open() as (http, _):
@@ -153,7 +153,7 @@ async def test_without_a_session_or_its_token_nothing_is_shown_and_nothing_happe
     assert not world.skill().exists() and world.proposals.all() == [proposal]
 
 
-async def test_a_session_ends_after_its_time_and_wrong_keys_have_to_wait(world: World) -> None:
+async def test_a_session_ends_after_its_time_and_wrong_keys_have_to_wait(world: PageBench) -> None:
     async with world.open() as (http, _):
         await sign_in(http)
         world.now += SESSION_S
@@ -166,7 +166,7 @@ async def test_a_session_ends_after_its_time_and_wrong_keys_have_to_wait(world: 
         assert (await sign_in(http)).status_code == 303
 
 
-async def test_the_key_in_a_header_reads_the_page_and_answers(world: World) -> None:
+async def test_the_key_in_a_header_reads_the_page_and_answers(world: PageBench) -> None:
     proposal = world.propose()
     async with world.open() as (http, running):
         page = (await http.get(f"/proposals/{proposal.id}", headers=running.headers)).text
@@ -174,7 +174,7 @@ async def test_the_key_in_a_header_reads_the_page_and_answers(world: World) -> N
         assert answer.status_code == 303 and world.skill().exists()
 
 
-async def test_what_changed_since_it_was_shown_is_shown_again(world: World) -> None:
+async def test_what_changed_since_it_was_shown_is_shown_again(world: PageBench) -> None:
     world.editor.apply(world.editor.encode(world.editor.plan([{"name": "tea", "action": "create", "content": TEXT}])))
     proposal = world.propose("patch tea", action="patch", old_string="Pour.", new_string="Wait.")
     address = f"/proposals/{proposal.id}"
@@ -197,7 +197,7 @@ async def test_what_changed_since_it_was_shown_is_shown_again(world: World) -> N
 
 
 @pytest.mark.attack("interfaces")
-async def test_text_of_the_agent_is_text_and_the_page_has_no_script(world: World) -> None:
+async def test_text_of_the_agent_is_text_and_the_page_has_no_script(world: PageBench) -> None:
     content = f"{TEXT}{EVIL}\nAUTH=sk-ant-api03-{'a' * 60}\n"
     proposal = world.propose(f"create {EVIL}", f"{EVIL}\u202edesrever", content=content)
     async with world.open() as (http, _):
@@ -279,7 +279,7 @@ async def browser(folder: Path) -> AsyncIterator[Browser]:
         await asyncio.wait_for(process.wait(), 30)
 
 
-async def test_a_browser_signs_in_reads_and_accepts_on_a_narrow_screen(world: World, tmp_path: Path) -> None:
+async def test_a_browser_signs_in_reads_and_accepts_on_a_narrow_screen(world: PageBench, tmp_path: Path) -> None:
     wide = f"{TEXT}{'wide ' * 80}{EVIL}\n"
     proposal = world.propose(f"create tea {EVIL}", content=wide)
     async with browser(tmp_path / "browser") as page, world.open() as (_, running):

@@ -20,7 +20,7 @@ from hermes_agent.tools.proposals import Proposals, answer
 TEXT = "---\nname: tea\ndescription: Brew tea\n---\nWarm the pot.\nPour.\n"
 
 
-class World:
+class SkillBench:
     """Skills of a home, their proposals, and the tool."""
 
     def __init__(self, home: Path) -> None:
@@ -47,13 +47,13 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+def world(tmp_path: Path) -> Iterator[SkillBench]:
+    made = SkillBench(tmp_path)
     yield made
     made.bridge.close()
 
 
-def test_a_direct_change_is_made_at_once_and_one_command_undoes_it(world: World) -> None:
+def test_a_direct_change_is_made_at_once_and_one_command_undoes_it(world: SkillBench) -> None:
     made = world.manage(action="create", name="tea", content=TEXT)
     assert (made["state"], made["applied"]) == ("applied", True) and "+Warm the pot." in made["diff"]
     patched = world.manage(action="patch", name="tea", old_string="Pour.", new_string="Wait, then pour.")
@@ -74,7 +74,7 @@ def test_a_direct_change_is_made_at_once_and_one_command_undoes_it(world: World)
     assert "Serve." in world.text()
 
 
-def test_a_proposal_changes_nothing_until_a_user_who_saw_the_diff_accepts_it(world: World) -> None:
+def test_a_proposal_changes_nothing_until_a_user_who_saw_the_diff_accepts_it(world: SkillBench) -> None:
     world.mode = "propose"
     made = world.manage(action="create", name="tea", content=TEXT, reason="It was asked twice.")
     assert (made["state"], made["applied"]) == ("proposed", False)
@@ -87,7 +87,7 @@ def test_a_proposal_changes_nothing_until_a_user_who_saw_the_diff_accepts_it(wor
     assert answer(world.proposals, "") == "No proposal waits."
 
 
-def test_a_proposal_that_is_older_than_the_skill_or_was_altered_is_not_accepted(world: World) -> None:
+def test_a_proposal_that_is_older_than_the_skill_or_was_altered_is_not_accepted(world: SkillBench) -> None:
     world.manage(action="create", name="tea", content=TEXT)
     world.mode = "propose"
     short = world.manage(action="patch", name="tea", old_string="Pour.", new_string="Spill.")["proposal"]
@@ -108,7 +108,7 @@ def test_a_proposal_that_is_older_than_the_skill_or_was_altered_is_not_accepted(
     assert world.proposals.all() == [] and not file.exists()
 
 
-def test_operations_of_one_call_are_made_all_or_none(world: World) -> None:
+def test_operations_of_one_call_are_made_all_or_none(world: SkillBench) -> None:
     operations = [
         {"action": "create", "name": "tea", "category": "kitchen", "content": TEXT},
         {"action": "write_file", "name": "kitchen/tea", "file_path": "references/a.md", "file_content": "a"},
@@ -141,7 +141,7 @@ def test_operations_of_one_call_are_made_all_or_none(world: World) -> None:
         ({"operations": ["x"]}, "no list of mappings"),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_the_reason(world: World, args: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_done_is_refused_with_the_reason(world: SkillBench, args: dict[str, Any], said: str) -> None:
     for folder in ("skills/have", "external/away"):
         (world.home / folder).mkdir(parents=True)
         (world.home / folder / "SKILL.md").write_text("a a a\n")
@@ -150,7 +150,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(world: World, args: dict
     assert (world.home / "skills" / "have" / "SKILL.md").read_text() == "a a a\n"
 
 
-def test_the_changes_of_a_day_are_limited(world: World) -> None:
+def test_the_changes_of_a_day_are_limited(world: SkillBench) -> None:
     world.daily = 1
     assert world.manage(action="create", name="tea", content=TEXT)["left_today"] == 0
     with pytest.raises(ToolFailed, match="1 changes a day are the limit"):
@@ -158,7 +158,7 @@ def test_the_changes_of_a_day_are_limited(world: World) -> None:
     assert world.text() == TEXT
 
 
-def test_a_skill_that_changed_between_plan_and_change_is_left_alone(world: World) -> None:
+def test_a_skill_that_changed_between_plan_and_change_is_left_alone(world: SkillBench) -> None:
     world.manage(action="create", name="tea", content=TEXT)
     changes = world.editor.plan([{"action": "delete", "name": "tea"}])
     (world.home / "skills" / "tea" / "SKILL.md").write_text("mine")

@@ -33,7 +33,7 @@ ODD = ["", "f.txt ", "..\\", "a\0b", "\n", "x" * 300, "\u202egne", "\udcff"]
 PIECES = st.sampled_from([*WORDS.split(), *ODD])
 
 
-class World:
+class GuardedTree:
     """A working directory among things that are nobody's to touch."""
 
     def __init__(self, base: Path) -> None:
@@ -84,7 +84,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    return World(tmp_path_factory.mktemp("world").resolve())
+    return GuardedTree(tmp_path_factory.mktemp("world").resolve())
 
 
 @st.composite
@@ -146,7 +146,7 @@ def test_no_spelling_of_a_path_searches_a_secret(world, path):
 
 @pytest.mark.attack("races")
 def test_a_directory_that_is_a_link_at_times_is_never_the_way_out(tmp_path, attempt):
-    world = World(tmp_path.resolve())
+    world = GuardedTree(tmp_path.resolve())
     (world.cwd / "real").mkdir()
     (world.cwd / "link").symlink_to(world.base / "outside")
     written = 0
@@ -161,7 +161,7 @@ def test_a_directory_that_is_a_link_at_times_is_never_the_way_out(tmp_path, atte
 
 @pytest.mark.attack("races")
 def test_a_file_that_is_a_link_to_a_secret_at_times_is_never_read(tmp_path, attempt):
-    world = World(tmp_path.resolve())
+    world = GuardedTree(tmp_path.resolve())
     (world.cwd / "link").symlink_to(world.user / ".hermes" / ".env")
     read = 0
     with exchanging(world.cwd / "f.txt", world.cwd / "link"):
@@ -177,7 +177,7 @@ def test_a_file_that_is_a_link_to_a_secret_at_times_is_never_read(tmp_path, atte
 
 @pytest.mark.attack("races")
 def test_a_directory_that_is_a_link_at_times_is_never_read_listed_or_searched_elsewhere(tmp_path, attempt):
-    world = World(tmp_path.resolve())
+    world = GuardedTree(tmp_path.resolve())
     (world.cwd / "real").mkdir()
     (world.cwd / "real" / "f.txt").write_text("harmless\n")
     (world.base / "credentials" / "f.txt").write_text(SECRET)

@@ -171,7 +171,7 @@ def serving(server: ThreadingHTTPServer) -> Iterator[None]:
         server.server_close()
 
 
-class World:
+class TapBench:
     """A home, and a server with the tap `ada/skills`."""
 
     def __init__(self, folder: Path, server: GitServer, proxy: NameProxy, authority: Path) -> None:
@@ -197,7 +197,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TapBench]:
     if shutil.which("git") is None or subprocess.run(["git", "http-backend"], capture_output=True).returncode == 1:
         pytest.skip("git has no http-backend here")
     repository = tmp_path / "served" / "ada" / "skills.git"
@@ -206,7 +206,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     authority, certificate = make_certificates(tmp_path / "tls", "tap.example", "github.com")
     server = GitServer(tmp_path / "served", certificate)
     proxy = NameProxy(server.server_port)
-    made = World(tmp_path, server, proxy, authority)
+    made = TapBench(tmp_path, server, proxy, authority)
     made.home.mkdir()
     made.add_skill()
     clear = {name: value for name, value in os.environ.items() if name.lower() not in SET_HERE}
@@ -219,7 +219,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 @pytest.fixture
-def cli(world: World, capsys: pytest.CaptureFixture[str]) -> Cli:
+def cli(world: TapBench, capsys: pytest.CaptureFixture[str]) -> Cli:
     def run(*argv: str) -> tuple[int, str]:
         status = main(["skills", *argv])
         captured = capsys.readouterr()
@@ -228,7 +228,7 @@ def cli(world: World, capsys: pytest.CaptureFixture[str]) -> Cli:
     return run
 
 
-def test_a_tap_is_fetched_over_https_and_searched_without_a_network(world: World, cli: Cli) -> None:
+def test_a_tap_is_fetched_over_https_and_searched_without_a_network(world: TapBench, cli: Cli) -> None:
     status, said = cli("tap", "add", "https://tap.example/ada/skills.git")
     assert status == 0 and "Added https://tap.example/ada/skills.git (community): 1 skills." in said
     asked = len(world.server.asked)
@@ -240,7 +240,7 @@ def test_a_tap_is_fetched_over_https_and_searched_without_a_network(world: World
     assert "coffee" in cli("search", "coffee", "--refresh")[1]
 
 
-def test_owner_and_repo_are_a_repository_of_github(world: World, cli: Cli) -> None:
+def test_owner_and_repo_are_a_repository_of_github(world: TapBench, cli: Cli) -> None:
     assert cli("tap", "add", "ada/skills")[0] == 0
     assert world.proxy.asked[0] == "github.com:443"
     assert set(world.server.asked) >= {
@@ -250,7 +250,7 @@ def test_owner_and_repo_are_a_repository_of_github(world: World, cli: Cli) -> No
     assert "Installed ada/skills/tea: /tea" in cli("install", "ada/skills/tea")[1]
 
 
-def test_a_moved_tap_is_followed_but_not_to_http(world: World, cli: Cli) -> None:
+def test_a_moved_tap_is_followed_but_not_to_http(world: TapBench, cli: Cli) -> None:
     status, said = cli("tap", "add", "https://tap.example/moved/ada/skills.git")
     assert status == 0, said
     assert "tap.example/ada/skills.git/info/refs" in world.server.asked
@@ -259,7 +259,7 @@ def test_a_moved_tap_is_followed_but_not_to_http(world: World, cli: Cli) -> None
     assert [tap["repo"] for tap in world.taps] == ["https://tap.example/moved/ada/skills.git"]
 
 
-def test_a_private_tap_needs_a_key_which_no_address_has(world: World, cli: Cli) -> None:
+def test_a_private_tap_needs_a_key_which_no_address_has(world: TapBench, cli: Cli) -> None:
     status, said = cli("tap", "add", "https://tap.example/private/ada/skills.git")
     assert status == 1 and "cannot be fetched" in said and "It is not there, or it is private" in said
     status, said = cli("tap", "add", "https://ada:tea-of-ada@tap.example/private/ada/skills.git")
@@ -268,7 +268,7 @@ def test_a_private_tap_needs_a_key_which_no_address_has(world: World, cli: Cli) 
 
 
 def test_a_certificate_that_is_not_trusted_is_named_with_the_way_to_trust_it(
-    world: World, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    world: TapBench, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     other, _ = make_certificates(tmp_path / "other", "other.example")
     for trusted, address in ((other, "tap.example"), (world.authority, "wrong.example")):
@@ -279,7 +279,7 @@ def test_a_certificate_that_is_not_trusted_is_named_with_the_way_to_trust_it(
 
 
 def test_a_server_that_cannot_be_reached_leaves_the_index_as_it_was(
-    world: World, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    world: TapBench, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cli("tap", "add", "https://tap.example/ada/skills.git")[0] == 0
     with socket.socket() as closed:
@@ -293,7 +293,7 @@ def test_a_server_that_cannot_be_reached_leaves_the_index_as_it_was(
     assert "Installed" in cli("install", "tea")[1]
 
 
-def test_an_interrupted_fetch_ends_git_and_adds_nothing(world: World) -> None:
+def test_an_interrupted_fetch_ends_git_and_adds_nothing(world: TapBench) -> None:
     argv = [sys.executable, "-m", "hermes_agent", "skills", "tap", "add", "https://tap.example/slow/ada/skills.git"]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ))
     assert world.server.waits.wait(60)
