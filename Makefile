@@ -27,6 +27,7 @@
 #   make test-update  updates of the installed program that fail or are killed, with a running daemon (minutes)
 #   make test-vm      limits of commands in a virtual machine with systemd and control groups v2 (installs qemu; minutes)
 #   make test-podman  the terminal backend of containers at a real podman, which is installed first (needs root)
+#   make test-skills  bundled skills on machines with the fault that they are about (needs root; 500 MB; minutes)
 #   make test-readme  the README's commands and a new user's tasks in empty containers, every install line
 #   make compat       published plugins and MCP servers; plugins are compared with upstream (needs a package index)
 #   make properties   what has to hold for all input, with new examples (`make test` draws the same ones each time)
@@ -58,7 +59,7 @@ SITE := .cache/site/.done
 GTFOBINS := .cache/gtfobins/.done
 
 .PHONY: help run install uninstall check test test-quick docs pictures site hooks lock clean \
-  test-light test-all test-nix test-nixos-modules test-matrix test-update test-vm test-podman test-readme \
+  test-light test-all test-nix test-nixos-modules test-matrix test-update test-vm test-podman test-skills test-readme \
   compat properties fuzz chaos-turns chaos attack agentdojo bench commands eval-model soak
 
 help:
@@ -116,7 +117,7 @@ test-light: $(VENV)/.dev $(FUZZ) $(DOJO) $(SITE)
 	@HERMES_FUZZ_EXAMPLES=10 $(BIN)/python -m pytest -q tests/fuzz -k schemathesis
 	@cd tests && ../$(BIN)/python -m dojo --every 20
 
-test-all: test test-nix test-matrix test-update test-vm test-podman test-readme check compat chaos properties fuzz attack commands agentdojo eval-model soak bench
+test-all: test test-nix test-matrix test-update test-vm test-podman test-skills test-readme check compat chaos properties fuzz attack commands agentdojo eval-model soak bench
 
 test-nix: $(VENV)/.dev
 	@HERMES_NIX_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/nix $(ARGS)
@@ -142,6 +143,10 @@ test-vm: $(VENV)/.dev
 test-podman: $(VENV)/.dev
 	@packaging/debian-packages podman
 	@HERMES_PODMAN=1 $(BIN)/python -m pytest tests/contracts/test_terminal_env.py -k podman $(ARGS)
+
+test-skills: $(VENV)/.dev
+	@packaging/debian-packages skills
+	@HERMES_SKILLS_FULL=1 $(BIN)/python -m pytest tests/bundled_skills $(ARGS)
 
 test-readme: $(VENV)/.dev
 	@packaging/debian-packages readme

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vm.archive import add_files, add_tar
@@ -32,6 +32,7 @@ PACKAGES = (
 PROGRAMS = ("qemu-system-x86_64", "mmdebstrap", "apt-get", "dpkg")
 TESTS = ("pytest", "pluggy", "iniconfig", "packaging", "pytest-timeout")
 """Distributions that run the suite in there, beside those of requirements/run.txt."""
+MODULES = ("md-mod", "raid1")
 MEMORY_MB = 2048
 SPARE_MB = 1024
 """Free memory that the machine of the tests must keep."""
@@ -86,15 +87,27 @@ def unavailable() -> str:
     return ""
 
 
-def boot(script: str, folder: Path, *, systemd: bool = True, files: Mapping[str, Path | str] | None = None) -> str:
+def boot(
+    script: str,
+    folder: Path,
+    *,
+    systemd: bool = True,
+    files: Mapping[str, Path | str] | None = None,
+    packages: Sequence[str] = (),
+    devices: Sequence[str] = (),
+    program: bool = True,
+) -> str:
     """Boot, run a script as root, and return what it printed.
 
     Args:
         folder: for the run's own files.
         systemd: whether systemd is the first process; without it there are control groups and nothing else.
         files: more of them, by their absolute path.
+        packages: of Debian, beside those that every machine has.
+        devices: options of qemu that add some.
+        program: whether this checkout and what it needs is in there.
     """
-    kernel, root = _kernel(), _root()
+    kernel, root = _kernel() / "vmlinuz", _root((*PACKAGES, *packages))
     image, answer = folder / "image", folder / "answer"
     with image.open("wb") as out, root.open("rb") as kept:
         shutil.copyfileobj(kept, out)
@@ -106,7 +119,8 @@ def boot(script: str, folder: Path, *, systemd: bool = True, files: Mapping[str,
                 "/etc/systemd/system/script.target": TARGET,
                 "/etc/systemd/system/script.service": SERVICE,
                 "/opt/script": script,
-                **_program(),
+                **(_program() if program else {}),
+                **{f"/opt/modules/{file.name}": file for file in _kernel().glob("*.ko")},
                 **(files or {}),
             },
         )
@@ -114,6 +128,7 @@ def boot(script: str, folder: Path, *, systemd: bool = True, files: Mapping[str,
     words = [
         *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-smp", "2", "-cpu", "max", "-m", str(MEMORY_MB)),
         *("-display", "none", "-nodefaults", "-no-user-config", "-no-reboot", "-nic", "none"),
+        *devices,
         *("-serial", "stdio", "-serial", f"file:{answer}"),
         *("-kernel", str(kernel), "-initrd", str(image), "-append", options),
     ]
@@ -158,8 +173,8 @@ def _program() -> dict[str, Path | str]:
 
 
 def _kernel() -> Path:
-    """Return Debian's kernel, fetched once."""
-    kept = CACHE / f"vmlinuz-{SUITE}"
+    """Return a folder with Debian's kernel and its modules for arrays of disks, fetched once."""
+    kept = CACHE / f"kernel-{SUITE}"
     if not kept.exists():
         about = _said("apt-cache", "depends", KERNEL)
         package = next(line.split()[-1] for line in about.splitlines() if "Depends:" in line)
@@ -168,21 +183,26 @@ def _kernel() -> Path:
         folder.mkdir(parents=True)
         _said("apt-get", "download", package, cwd=folder)
         _said("dpkg", "-x", str(next(folder.glob("*.deb"))), str(folder / "in"))
-        shutil.copy(next((folder / "in" / "boot").glob("vmlinuz-*")), kept)
+        taken = folder / "taken"
+        taken.mkdir()
+        shutil.copy(next((folder / "in" / "boot").glob("vmlinuz-*")), taken / "vmlinuz")
+        for name in MODULES:
+            shutil.copy(next((folder / "in").rglob(f"{name}.ko")), taken)
+        taken.rename(kept)
         shutil.rmtree(folder)
     return kept
 
 
-def _root() -> Path:
+def _root(packages: tuple[str, ...]) -> Path:
     """Return the archive of a Debian, made once."""
-    digest = hashlib.sha256(repr(PACKAGES).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(repr(packages).encode()).hexdigest()[:12]
     kept = CACHE / f"root-{SUITE}-{digest}.cpio"
     if not kept.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         tar, unfinished = CACHE / "root.tar", CACHE / "unfinished.cpio"
         without = [f"--dpkgopt=path-exclude=/usr/share/{place}/*" for place in ("doc", "man", "locale", "info")]
         _said(
-            *("mmdebstrap", "--quiet", "--variant=essential", f"--include={','.join(PACKAGES)}", *without),
+            *("mmdebstrap", "--quiet", "--variant=essential", f"--include={','.join(packages)}", *without),
             *(SUITE, str(tar)),
         )
         with unfinished.open("wb") as out:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from bundled_skills.trial import SKILLS, commands
 from hermes_agent.host import Host
+from hermes_agent.policy.shell.verdict import judge
 from hermes_agent.skills.feature import SkillView
-from hermes_agent.skills.library import BUNDLED_SKILLS, SkillLibrary, index_text
+from hermes_agent.skills.library import SkillLibrary, index_text
 from hermes_agent.skills.scan import read_entries, scan_skill
-from hermes_agent.skills.skill_file import SkillFolder, required_commands
+from hermes_agent.skills.skill_file import required_commands
 
-SKILLS = {skill.folder: skill for skill in SkillFolder((BUNDLED_SKILLS,)).find()}
-BLOCK = re.compile(r"^## Look first\n.*?^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 WRONG = re.compile(
     r"unrecognized|unknown (?:option|argument|flag|command|operation|predicate)|invalid option|illegal option"
     r"|syntax error|bad usage|^usage:|unexpected argument",
@@ -35,15 +35,11 @@ NAMES = {
     "SNAPSHOT1": "a",
     "SNAPSHOT2": "b",
     "PATH": "/etc/passwd",
+    "FOLDER": "/var/log",
+    "USER": "root",
     "DISK": "/dev/null",
 }
 BWRAP = shutil.which("bwrap")
-
-
-def commands(name: str) -> list[str]:
-    found = BLOCK.search(SKILLS[name].document.text)
-    assert found is not None, f"{name} has no commands under `Look first`"
-    return found[1].strip().splitlines()
 
 
 def test_there_are_twenty_and_their_share_of_the_prompt_is_small() -> None:
@@ -62,6 +58,11 @@ def test_a_bundled_skill_says_when_it_is_used_and_reads_first(name: str) -> None
     assert all(len(line) <= 120 for line in text.splitlines() if not line.startswith("psql"))
     used = " ".join(commands(name))
     assert all(program in used for program in required_commands(skill.document))
+
+
+def test_the_first_commands_need_no_approval() -> None:
+    lines = [line for name in SKILLS for line in commands(name)]
+    assert [line for line in lines if judge(line).is_dangerous] == ["needrestart -b -r l"]  # with `-r a` it restarts
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,2 @@
+# nothing is planted: what the machine has is looked at
+true
