@@ -6,7 +6,6 @@ Source: plugin contract §1.14, §2.2, §7, §8.1, §11.1, §11.2.
 
 from __future__ import annotations
 
-import copy
 import os
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -44,9 +43,16 @@ def shared(name: str, entries: Mapping[str, Any]) -> dict[str, Any]:
             table.pop(key, None)
     for key, value in entries.items():
         if key not in before or table.get(key) == before[key]:
-            table[key] = copy.deepcopy(value)
-        before[key] = copy.deepcopy(value)
+            table[key] = _copied(value)
+        before[key] = _copied(value)
     return table
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of nested mappings and lists; anything else, such as a function, is the same object."""
+    if isinstance(value, Mapping):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 # -- settings and variables --------------------------------------------------------------------------------------------
