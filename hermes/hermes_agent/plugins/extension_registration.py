@@ -1,4 +1,4 @@
-"""Registration of transports, platform handlers, references, blueprints, locales and portable packages.
+"""Registration of transports, handlers, references, blueprints, locales and portable packages.
 
 The methods of the context document arguments and errors. Source: plugin contract of 0.23 §6.2, §9.1, §9.3, §9.4, §12.
 """

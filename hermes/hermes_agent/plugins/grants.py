@@ -28,6 +28,7 @@ from hermes_agent.plugins.pinned_files import (
     content_hash,
     pin_files,
 )
+from hermes_agent.plugins.removed_list import RemovedPlugin, find_removed, read_removed
 from hermes_agent.system.files import PRIVATE, write_atomic
 from hermes_agent.system.locks import hold_lock
 
@@ -52,7 +53,8 @@ class GrantEntry(NamedTuple):
     registers: Mapping[str, Any] = MappingProxyType({})
     """Names that the plugin registered when it was last loaded, by kind."""
     origin: Mapping[str, Any] = MappingProxyType({})
-    """`kind`, `source`, `ref`, `commit`, `subdir`, `sha256`, `installed_at`; empty for a manual installation."""
+    """`kind`, `source`, `ref`, `commit`, `subdir`, `sha256`, `installed_at`, and where they apply `catalog`,
+    `pinned`, `allow_removed`, `update_url`; empty for a manual installation."""
 
     @property
     def hash(self) -> str:
@@ -158,6 +160,7 @@ class GrantStore:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._entries: dict[str, GrantEntry] | None = None
+        self._removed: tuple[RemovedPlugin, ...] | None = None
         self._unreadable = ""
         self._fresh: dict[str, GrantEntry] = {}
         self._granted: dict[str, GrantEntry] = {}
@@ -250,6 +253,17 @@ class GrantStore:
         except UserError as exc:
             logger.warning("%s; changes of these plugins will not be noticed", exc)
 
+    def removal(self, manifest: PluginManifest) -> RemovedPlugin | None:
+        """Return why the catalogue removed the plugin, unless the operator allowed it (`--allow-removed`)."""
+        if self._removed is None:
+            self._removed = read_removed(self._home)
+        if not self._removed or manifest.source in ("bundled", "declared"):
+            return None
+        origin = self.entry(manifest).origin
+        if origin.get("allow_removed") is True:
+            return None
+        return find_removed(self._removed, (manifest.key, manifest.name), str(origin.get("source") or ""))
+
     def note_origin(self, manifest: PluginManifest, origin: Mapping[str, Any]) -> None:
         """Record the origin of the plugin; `save` writes it."""
         self._note(manifest, self.entry(manifest)._replace(origin=origin))
@@ -292,6 +306,9 @@ def activation_with_grant(
     gate = decide_activation(manifest, settings, has_env)
     if not gate.load:
         return gate, GrantState("free")
+    removal = trust.removal(manifest)
+    if removal is not None:
+        return Activation(False, "failed", removal.text), GrantState("free")
     verdict = trust.judge(manifest, settings)
     return (Activation(False, "changed", verdict.reason) if verdict.reason else gate), verdict
 

@@ -1,4 +1,4 @@
-"""Portable packages (Agent Plugins 1.0): the manifest `plugin.json`, the skills, and the MCP servers of `mcp.json`.
+"""Portable packages (Agent Plugins 1.0): `plugin.json`, the skills, and the MCP servers.
 
 A package has no Python code. An unusable skill or server is left out with a reason, and the rest is used. No path may
 lead out of the package, also through a link. Source: plugin contract of 0.23 §12.

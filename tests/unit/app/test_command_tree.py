@@ -37,7 +37,16 @@ ONLINE = frozenset({"skills search", "skills inspect", "skills audit", "model li
 """Lists that ask a server."""
 FAILS_EMPTY = frozenset(
     {"proposals show", "bundles show"}
-    | {"import show", "sessions show", "skills show", "plugins info", "plugins check", "cron runs", "auth status"}
+    | {
+        "import show",
+        "sessions show",
+        "skills show",
+        "plugins info",
+        "plugins search",
+        "plugins check",
+        "cron runs",
+        "auth status",
+    }
 )
 """Reports on something that an empty home does not have; they end with a sentence instead."""
 

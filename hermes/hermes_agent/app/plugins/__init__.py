@@ -49,10 +49,12 @@ ACTIONS = {
                 help="whether it runs from the next start",
             ),
             argument("--force", action="store_true", help="replace the installed plugin of that name"),
+            argument("--allow-removed", action="store_true", help="install it although the catalogue removed it"),
             argument("-y", "--yes", action="store_true", help="answer every question with yes, and prompt for nothing"),
         ),
         """\
   hermes plugins install owner/repo                     from GitHub
+  hermes plugins install dice                           from the catalogue (plugins.catalog), at its commit
   hermes plugins install owner/repo/subdir --ref v1.2   a folder of it, at a tag
   hermes plugins install https://git.example.org/x.git@main#plugins/x
   hermes plugins install ./my-plugin --enable           a copy of a directory
@@ -91,9 +93,53 @@ ACTIONS = {
         ),
         "  hermes plugins update calculator --diff\n  hermes plugins update --all --yes",
     ),
+    "search": _Action(
+        "search the catalogue of plugins that `plugins.catalog` names",
+        "catalog_commands.run_search",
+        (argument("term", nargs="?", default="", metavar="TERM", help="words of names and descriptions"), JSON),
+        "  hermes plugins search\n  hermes plugins search calendar --json",
+        aliases=["browse"],
+    ),
+    "check-updates": _Action(
+        "show which installed plugins have an update; nothing is changed",
+        "catalog_commands.run_check_updates",
+        (JSON,),
+        "  hermes plugins check-updates\n  hermes plugins check-updates --json",
+    ),
+    "trust-update-url": _Action(
+        "trust the address that a plugin names for its updates",
+        "catalog_commands.run_trust_update_url",
+        (NAME, YES),
+        "  hermes plugins trust-update-url calculator",
+    ),
+    "pack": _Action(
+        "install, show or write a pack of several plugins",
+        "pack.run_pack",
+        (
+            argument("action", choices=("install", "show", "export"), help="what to do"),
+            argument("source", nargs="?", default="", metavar="SRC", help="file or https address of a pack"),
+            argument("-f", "--force", action="store_true", help="replace installed plugins of the same names"),
+            argument("--enabled-only", action="store_true", help="export only enabled plugins"),
+            argument("--name", default="my-pack", metavar="NAME", help="name of the exported pack"),
+        ),
+        """\
+  hermes plugins pack show ./hermes-pack.yaml
+  hermes plugins pack install https://example.org/hermes-pack.yaml
+  hermes plugins pack export --enabled-only --name mine > hermes-pack.yaml""",
+    ),
+    "validate": _Action(
+        "check a plugin before it is published (exit status 1: a check failed)",
+        "validate.run_validate",
+        (
+            argument("path", metavar="PATH", help="folder of the plugin"),
+            argument("--json", action="store_true", help="print an object"),
+            argument("--no-sandbox", action="store_true", help="load it with your rights"),
+        ),
+        "  hermes plugins validate ./my-plugin\n  hermes plugins validate ./my-plugin --json",
+    ),
     "remove": _Action(
         "remove a plugin; its files, settings and data are kept",
-        "install.run_remove",
+        "remove.run_remove",
         (NAME, YES),
         "  hermes plugins remove calculator\n  hermes plugins rm calculator --yes",
         aliases=["rm", "uninstall"],

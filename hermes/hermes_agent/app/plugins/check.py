@@ -413,6 +413,14 @@ def run_check(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def report_on(folder: Path, *, sandbox: bool) -> dict[str, Any]:
+    """Return what `plugins.json` says of one plugin: its registrations, errors, warnings and conflicts."""
+    args = argparse.Namespace(directories=[str(folder)], config=None)
+    report = _check_in_sandbox(args) if sandbox else _check_here(args)
+    document: dict[str, Any] = json.loads(report.document(strict=False))
+    return document
+
+
 def _check_in_sandbox(args: argparse.Namespace) -> PluginCheckReport:
     """Check in the sandbox, and copy what the plugins print to standard error."""
     from hermes_agent.app.plugins.check_report import check_in_sandbox

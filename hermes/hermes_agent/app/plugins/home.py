@@ -28,6 +28,7 @@ from hermes_agent.plugins.discovery import Discovery, add_every_memory_folder, d
 from hermes_agent.plugins.grants import GrantState, GrantStore, activation_with_grant
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.plugin_state import PluginReport, read_state, report_installed, report_rejected
+from hermes_agent.plugins.removed_list import REMOVED_TEXT
 
 if TYPE_CHECKING:
     from hermes_agent.credentials import Credentials
@@ -119,6 +120,9 @@ def run_list(args: argparse.Namespace) -> int:
         print("\n".join(_table(rows)) if rows else f"No plugins. Those of this home go to {here.home}/plugins/.")
     if here.found.index_ignored:
         print(f"warning: {here.found.index_ignored}", file=sys.stderr)
+    for row in rows:
+        if row.error.startswith(REMOVED_TEXT) and not args.json:
+            print(f"warning: {row.key}: {row.error}; `hermes plugins remove {row.key}` removes it", file=sys.stderr)
     for unknown in unknown_names(here.settings, here.found):
         print(f"warning: plugins.enabled: {unknown.text}", file=sys.stderr)
     return EXIT_OK
@@ -135,6 +139,7 @@ def _is_wanted(row: PluginReport, args: argparse.Namespace) -> bool:
 def _as_object(row: PluginReport) -> dict[str, Any]:
     first = ("name", "status", "version", "description", "source")  # upstream's keys first
     values = {key: getattr(row, key) for key in (*first, "key", "kind", "path")}
+    values["removed"] = row.error.startswith(REMOVED_TEXT)
     return values | {"reason": "; ".join(row.remarks()), "platforms": row.platforms}
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.app.cli.command import loaded_host, print_json
+from hermes_agent.app.plugins.catalog_commands import show_entry
 from hermes_agent.app.plugins.home import InstalledPlugins
 from hermes_agent.app.plugins.terminal_io import printable, registers_lines, table, title
 from hermes_agent.compat.generation import NEWER, import_generation
@@ -137,7 +138,12 @@ Rows = Sequence[tuple[str, str]]
 def run_info(args: argparse.Namespace) -> int:
     """Print what is known about a plugin."""
     here = InstalledPlugins()
-    manifest = here.find(args.name)
+    try:
+        manifest = here.find(args.name)
+    except UserError:
+        if show_entry(here, args.name, as_json=args.json):
+            return EXIT_OK
+        raise
     about, accounted = describe(here, manifest), load_usage(manifest.key)
     if args.json:
         print(json.dumps(about | accounted.to_json(), indent=2, ensure_ascii=False))
@@ -287,6 +293,9 @@ def _origin(origin: Mapping[str, Any]) -> str:
     ref = f"@{origin['ref']}" if origin.get("ref") else ""
     subdir = f"#{origin['subdir']}" if origin.get("subdir") else ""
     commit = f", commit {origin['commit'][:12]}" if origin.get("commit") else ""
+    catalog = origin.get("catalog")
+    commit += f", {catalog.get('tier')} entry of the catalogue" if isinstance(catalog, Mapping) else ""
+    commit += ", removed from the catalogue and allowed" if origin.get("allow_removed") else ""
     return f"{origin.get('source', '')}{ref}{subdir}{commit}, installed {origin.get('installed_at', '')}"
 
 

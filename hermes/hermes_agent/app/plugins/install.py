@@ -1,23 +1,31 @@
-"""`hermes plugins install`, `update` and `remove`.
+"""`hermes plugins install` and `update`.
 
 `install` fetches a plugin, shows what it registers, moves it to its folder, and asks for the variables that it
-requires. `update` fetches it again from its origin, shows the changes, and replaces it in one step. `remove` moves it
-away and lists what remains; it deletes no data of the user.
+requires. `update` fetches it again from its origin, shows the changes, and replaces it in one step.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from hermes_agent.app.plugins.doctor import missing_variables, pip_refusal, requirement_hint
+from hermes_agent.app.plugins.catalog import CatalogEntry
+from hermes_agent.app.plugins.catalog_commands import (
+    COMMIT,
+    catalog_record,
+    entry_named,
+    read_catalog,
+    refuse_removed,
+)
+from hermes_agent.app.plugins.doctor import missing_variables, requirement_hint
 from hermes_agent.app.plugins.enable import offer_to_enable
 from hermes_agent.app.plugins.home import InstalledPlugins
-from hermes_agent.app.plugins.packages import install_package, uninstall, update_package
+from hermes_agent.app.plugins.packages import install_package, update_package
+from hermes_agent.app.plugins.scan import scan_plugin, verdict_of
 from hermes_agent.app.plugins.sources import PluginSource, parse_source
 from hermes_agent.app.plugins.staged_plugin import (
     RegistrationPreview,
@@ -45,13 +53,12 @@ from hermes_agent.app.plugins.terminal_io import (
     table,
     title,
 )
-from hermes_agent.config import home_paths
-from hermes_agent.config.dotenv import read_env_file, write_env_value
+from hermes_agent.config import home_paths, load
+from hermes_agent.config.dotenv import write_env_value
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
-from hermes_agent.plugins.activation import PluginSettings, remove_from_config
+from hermes_agent.plugins.activation import PluginSettings
 from hermes_agent.plugins.discovery import BUNDLED
 from hermes_agent.plugins.grant_copies import difference
-from hermes_agent.plugins.grants import entry_name
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.pinned_files import PinChanges, changes_between, content_hash, pin_files, unpinned_files
 from hermes_agent.system.installation import missing_packages
@@ -101,7 +108,15 @@ AFTER = "after-install.md"
 def run_install(args: argparse.Namespace) -> int:
     """Install a plugin; none of its code runs in the agent until it is enabled."""
     here = InstalledPlugins()
-    source = parse_source(args.source, ref=args.ref or "", cwd=Path.cwd())
+    listed = entry_named(here, args.source, Path.cwd())
+    source = listed.source if listed else parse_source(args.source, ref=args.ref or "", cwd=Path.cwd())
+    if listed and args.ref not in (None, "", listed.sha):
+        raise UserError(
+            f"{listed.name} is installed at the commit of the catalogue, {listed.sha}",
+            hint=f"{listed.repo}@{args.ref} names the repository instead.",
+        )
+    names = (listed.name,) if listed else ()
+    refuse_removed(here, names, source.location, allowed=args.allow_removed)
     if source.location.startswith("http://"):
         print(f"warning: {source.label} is fetched without encryption: who sits in between can change it.")
     with staging(here.home) as place:
@@ -110,7 +125,10 @@ def run_install(args: argparse.Namespace) -> int:
         folder, origin = fetch(source, place, progress_printer())
         if is_python_package(folder):
             return install_package(here, str(folder), source, place, args)
-        staged = read_staged(folder, origin, source.label)
+        staged = read_staged(folder, origin | _marks(source, listed, args), source.label)
+        refuse_removed(here, staged.manifest.answers_to, source.location, allowed=args.allow_removed)
+        if not _passes_scan(here, staged, is_reviewed=listed is not None, yes=args.yes or args.force):
+            return EXIT_FAILED
         target = target_folder(here.home, staged.manifest)
         replaced = _refuse_collision(here, staged, target, force=args.force)
         seen = preview_registrations(staged.manifest.key, directory=folder)
@@ -126,6 +144,41 @@ def run_install(args: argparse.Namespace) -> int:
     _record(here, staged, seen, target)
     _after(here, staged, target, args)
     return EXIT_OK
+
+
+def _marks(source: PluginSource, listed: CatalogEntry | None, args: argparse.Namespace) -> dict[str, Any]:
+    """Return the marks of an origin: a pin, an entry of the catalogue, an allowed removal."""
+    marks: dict[str, Any] = {"catalog": listed.as_origin()} if listed else {}
+    if listed or COMMIT.fullmatch(source.ref):
+        marks["pinned"] = True
+    if args.allow_removed:
+        marks["allow_removed"] = True
+    return marks
+
+
+def _passes_scan(here: InstalledPlugins, staged: StagedPlugin, *, is_reviewed: bool, yes: bool) -> bool:
+    """Return whether a plugin may be installed after its scan (`plugins.scan_on_install`).
+
+    Args:
+        is_reviewed: it is a commit that the catalogue pins, for which a caution is only shown.
+        yes: the operator accepts a caution.
+
+    Raises:
+        UserError: the scan found code that no honest plugin has.
+    """
+    if load(here.home).get("plugins.scan_on_install") is False:
+        return True
+    findings = scan_plugin(Path(staged.manifest.path))
+    verdict = verdict_of(findings)
+    if verdict == "dangerous":
+        raise UserError(
+            f"{staged.manifest.key} is not installed: {'; '.join(map(str, findings[:5]))}",
+            hint="No option lifts this. Report it to its author if it is a mistake of the scan.",
+        )
+    for finding in findings[:20]:
+        print(f"  ! scan: {printable(str(finding))}")
+    unasked = "--yes (or --force) accepts these findings"
+    return verdict == "safe" or is_reviewed or confirmed("Go on in spite of this?", "installed", unasked, yes=yes)
 
 
 def show(here: InstalledPlugins, staged: StagedPlugin, seen: RegistrationPreview) -> None:
@@ -186,7 +239,8 @@ def _refuse_collision(here: InstalledPlugins, staged: StagedPlugin, target: Path
 
 def _record(here: InstalledPlugins, staged: StagedPlugin, seen: RegistrationPreview, target: Path) -> None:
     manifest = staged.manifest._replace(path=str(target))
-    here.trust.note_origin(manifest, {**staged.origin, "installed_at": now()})
+    feed = {"update_url": manifest.update_url} if manifest.update_url else {}
+    here.trust.note_origin(manifest, {**staged.origin, **feed, "installed_at": now()})
     here.trust.pin(manifest, by="install", registers=seen.registers)
     here.trust.save()
 
@@ -210,6 +264,9 @@ def run_update(args: argparse.Namespace) -> int:
     if args.name:
         return EXIT_OK if _update(here, here.find(args.name), args) else EXIT_FAILED
     known = [m for m in here.found.plugins.values() if here.trust.entry(m).origin]
+    for manifest in [m for m in known if _is_pinned(here, m)]:
+        print(f"{manifest.key} is pinned, and stays: {_pin_remedy(here, manifest)}")
+        known.remove(manifest)
     if not known:
         print("No plugin here was installed by `hermes plugins install`.")
     done = True
@@ -224,12 +281,22 @@ def run_update(args: argparse.Namespace) -> int:
 
 def _update(here: InstalledPlugins, manifest: PluginManifest, args: argparse.Namespace) -> bool:
     """Update a plugin; return False if the user did not agree or cannot be asked."""
-    source = _source(here, manifest)
+    if _is_pinned(here, manifest):
+        commit = here.trust.entry(manifest).origin.get("commit", "")
+        raise UserError(f"{manifest.key} is pinned at {commit}", hint=_pin_remedy(here, manifest))
+    before = here.trust.entry(manifest).origin
+    record = catalog_record(here, manifest)
+    listed = read_catalog(here).find(str(record["name"])) if record else None
+    source = listed.source if listed else _source(here, manifest)
+    allowed = before.get("allow_removed") is True
+    refuse_removed(here, manifest.answers_to, source.location, allowed=allowed)
     with staging(here.home) as place:
         if source.kind == "pip" or manifest.source == "entrypoint":
             return update_package(here, manifest, source, place, args)
         _refuse_own_changes(here, manifest, force=args.force)
         folder, origin = fetch(source, place, progress_printer())
+        origin |= {key: before[key] for key in KEPT_MARKS if key in before}
+        origin |= {"catalog": listed.as_origin()} if listed else {}
         staged = read_staged(folder, origin, source.label)
         if staged.manifest.name != manifest.name:
             raise UserError(
@@ -243,6 +310,8 @@ def _update(here: InstalledPlugins, manifest: PluginManifest, args: argparse.Nam
             here.trust.save()
             print(f"{manifest.key} {manifest.shown_version} is up to date.")
             return True
+        if not _passes_scan(here, staged, is_reviewed=listed is not None, yes=args.yes or args.force):
+            return False
         seen = preview_registrations(staged.manifest.key, directory=folder)
         if not seen.loaded and not args.force:
             why = "; ".join(map(printable, seen.problems))
@@ -264,6 +333,23 @@ def _update(here: InstalledPlugins, manifest: PluginManifest, args: argparse.Nam
     print(f"{manifest.key} is updated; a running daemon keeps the old one until its next start.")
     ask_for_variables(here, fresh, may_ask=not args.yes)
     return True
+
+
+KEPT_MARKS = ("pinned", "allow_removed", "update_url", "catalog")
+"""Marks of an origin that an update keeps."""
+
+
+def _is_pinned(here: InstalledPlugins, manifest: PluginManifest) -> bool:
+    """Return whether a plugin stays at the commit that was named at its installation."""
+    origin = here.trust.entry(manifest).origin
+    named = origin.get("kind") == "git" and COMMIT.fullmatch(str(origin.get("ref") or "")) is not None
+    return (origin.get("pinned") is True or named) and not catalog_record(here, manifest)
+
+
+def _pin_remedy(here: InstalledPlugins, manifest: PluginManifest) -> str:
+    source = PluginSource.of_origin({**here.trust.entry(manifest).origin, "ref": ""})
+    where = source.label if source is not None else "SRC"
+    return f"`hermes plugins install {where} --ref COMMIT --force` moves it."
 
 
 def _source(here: InstalledPlugins, manifest: PluginManifest) -> PluginSource:
@@ -311,99 +397,3 @@ def _show(
     for problem in seen.problems:
         print(f"  ! {printable(problem)}")
     name_missing_packages(here, staged.dependencies)
-
-
-DATA = ("data", "plugin_data", "plugins_data", "plugin-data")
-"""Folders of the home in which published plugins create a folder with their name."""
-
-
-def run_remove(args: argparse.Namespace) -> int:
-    """Remove a plugin from the home; its files, settings and data are kept."""
-    here = InstalledPlugins()
-    manifest = _find(here, args.name)
-    what = _package_refusal(here, manifest) if manifest.source == "entrypoint" else _refuse_foreign(manifest)
-    unasked = f"`hermes plugins remove {args.name} --yes` removes it"
-    if not confirmed(f"Remove {manifest.key} ({what})?", "removed", unasked, yes=args.yes):
-        return EXIT_FAILED
-    left = remove_from_config(here.home, manifest.answers_to, here.settings, os.environ)
-    if manifest.source == "entrypoint":
-        uninstall(manifest.distribution.partition(" ")[0])
-    else:
-        left = [*_move_away(here, manifest), *left]
-    here.trust.forget(entry_name(here.home, manifest))
-    print(f"Removed {manifest.key}; a running daemon keeps it until its next start.")
-    for line in [*left, *_what_is_left(here, manifest)]:
-        print(f"  left: {line}")
-    return EXIT_OK
-
-
-def _find(here: InstalledPlugins, name: str) -> PluginManifest:
-    """Return the plugin of that name, including a rejected one, which the user may want to remove."""
-    for rejected in here.found.rejected:
-        folder = Path(rejected.path)
-        if name in (rejected.name, folder.name) and rejected.source == "user" and name not in here.found.plugins:
-            return PluginManifest(name, key=rejected.name, source="user", path=rejected.path)
-    return here.find(name)
-
-
-def _refuse_foreign(manifest: PluginManifest) -> str:
-    match manifest.source:
-        case "user":
-            return manifest.path
-        case "bundled":
-            hint = f"`hermes plugins disable {manifest.key}` keeps it from running."
-            raise UserError(f"{manifest.key} came with the agent and stays", hint=hint)
-        case "declared":
-            raise UserError(
-                f"{manifest.key} is declared by Nix ({manifest.path})",
-                hint="Take it out of services.hermes-agent.extraPlugins and rebuild.",
-            )
-        case _:
-            raise UserError(
-                f"{manifest.key} belongs to the project: {manifest.path}", hint="Remove its folder from the project."
-            )
-
-
-def _package_refusal(here: InstalledPlugins, manifest: PluginManifest) -> str:
-    package = manifest.distribution.partition(" ")[0]
-    refusal = pip_refusal(here.home)
-    if refusal is not None:
-        raise UserError(
-            f"{manifest.key} comes from the package {manifest.distribution}, and none is removed here: {refusal}",
-            hint="Take it out of services.hermes-agent.extraPythonPackages, or remove it with what installed it.",
-        )
-    if not here.trust.entry(manifest).origin:
-        raise UserError(
-            f"{manifest.key} comes from the package {manifest.distribution}, which `hermes plugins` did not install",
-            hint=f"{sys.executable} -m pip uninstall {package}",
-        )
-    others = [m.key for m in here.found.plugins.values() if m.distribution == manifest.distribution]
-    return f"the package {manifest.distribution} with {', '.join(others)}"
-
-
-def _move_away(here: InstalledPlugins, manifest: PluginManifest) -> list[str]:
-    path = Path(manifest.path)
-    try:
-        if path.is_symlink():
-            leads = path.readlink()
-            path.unlink()
-            return [f"{leads}, which the link led to"]
-        aside = free_removed_folder(here.home, manifest.key)
-        path.rename(aside)
-    except OSError as exc:
-        raise UserError(f"{path} cannot be moved away: {exc.strerror}") from exc
-    return [f"its files: {aside}"]
-
-
-def _what_is_left(here: InstalledPlugins, manifest: PluginManifest) -> Iterator[str]:
-    others = {n for m in here.found.plugins.values() if m.key != manifest.key for n in m.env_names}
-    file = home_paths(here.home).env
-    stored = [n for n in manifest.env_names if n in read_env_file(file) and n not in others]
-    if stored:
-        yield f"in {file}: {', '.join(stored)} (`hermes config unset NAME`)"
-    for name in manifest.answers_to:
-        if name in here.settings.entries:
-            yield f"its settings: plugins.entries.{name} (`hermes config unset plugins.entries.{name}`)"
-    for folder in (here.home / manifest.name, *(here.home / top / manifest.name for top in DATA)):
-        if folder.is_dir():
-            yield f"its data: {folder}"

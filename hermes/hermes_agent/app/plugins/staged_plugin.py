@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from hermes_agent.app.cli.command import activity
 from hermes_agent.app.plugins.check import read_outcome
 from hermes_agent.app.plugins.check_report import check_in_sandbox
-from hermes_agent.app.plugins.sources import ARCHIVES, PluginSource, copy_tree, fetch_git, unpack
+from hermes_agent.app.plugins.sources import ARCHIVES, GitProgram, PluginSource, copy_tree, fetch_git, unpack
 from hermes_agent.config.bounded_yaml import BoundedDocument, YamlRejected, read_yaml
 from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.discovery import BUNDLED, Discovery
@@ -108,6 +108,22 @@ def fetch(
     folder = _plugin_folder(fetched, source)
     copy_tree(folder, target, source.label)
     return target, origin
+
+
+def remote_commit(source: PluginSource) -> str:
+    """Return the present commit of a git source without fetching it.
+
+    Raises:
+        UserError: git is not installed, or it fails, or the source has no such branch or tag.
+    """
+    program = shutil.which("git")
+    if program is None:
+        raise UserError("the program git is not there", hint="Install git, and try again.")
+    git = GitProgram(program, Path.cwd(), limit_s=30.0)
+    lines = git("ls-remote", "--", source.location, source.ref or "HEAD", why=source).splitlines()
+    if not lines:
+        raise UserError(f"{source.label} is not there any more")
+    return lines[-1].split()[0]  # of an annotated tag, the last line is its commit
 
 
 def is_python_package(folder: Path) -> bool:
