@@ -134,7 +134,7 @@ def test_pickers_complete_by_parts_of_names(tmp_path: Path, scripted) -> None:
         terminal.say("/title the first plan")
         terminal.wait("Title: the first plan")
         terminal.say("/branch another plan")
-        terminal.wait("Resumed")
+        terminal.wait("A copy of")
         terminal.idle()
         terminal.say("/sessions")
         terminal.wait("another plan")

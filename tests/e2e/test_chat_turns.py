@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chat_steps import called, heard, opened, user_texts
-from terminal_screen import PROMPT, check_screen
+from terminal_screen import PROMPT, TerminalScreen, check_screen
 from worlds import make_home
 
 
@@ -66,3 +67,34 @@ def test_a_turn_is_taken_back_asked_again_edited_and_branched(short_path: Path, 
         assert terminal.leave() == 0
     begin, end = shown.rindex("\n", 0, shown.index("/undo")) + 1, shown.rindex(f"\n{PROMPT}")
     check_screen(f"turns-{columns}", shown[begin:end])
+
+
+def test_an_earlier_session_is_named_by_a_part_of_its_title(tmp_path: Path, scripted) -> None:
+    with scripted([heard("plant", "Beans."), heard("what did I", "Beans, in May.")]) as model:
+        terminal = opened(make_home(tmp_path, model), columns=120)
+        terminal.say("what shall I plant?")
+        terminal.wait("Beans.")
+        terminal.idle()
+        terminal.say("/title the garden in May")
+        terminal.wait("Title: the garden")
+        terminal.idle()
+        terminal.say("/new")
+        terminal.wait("New session")
+        terminal.idle()
+        terminal.type("what did I plan in @session:gdn")
+        terminal.wait("the garden in May")
+        terminal.type("\t")
+        terminal.until(lambda: (terminal.input() or "").endswith(session_id(terminal)), "the whole name")
+        terminal.type(" ?\r")
+        terminal.wait("Beans, in May.")
+        (sent,) = user_texts(model)
+        name = session_id(terminal)
+        assert sent.startswith(f"what did I plan in @session:{name} ?")
+        assert f"session_search with session_id='{name}' reads it" in sent
+        assert terminal.leave() == 0
+
+
+def session_id(terminal: TerminalScreen) -> str:
+    """Return the id of the session that the screen names with `@session:`."""
+    found = re.search(r"@session:(\d{8}_\d{6}_[0-9a-f]{6})", terminal.text())
+    return found[1] if found is not None else "none"

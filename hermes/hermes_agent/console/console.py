@@ -24,10 +24,11 @@ from hermes_agent.console.input import (
     content_with_images,
     mention_of,
     mentioned_images,
+    session_notes,
 )
 from hermes_agent.console.overview import Banner, banner_lines
 from hermes_agent.console.screen import Screen, handled_signals
-from hermes_agent.console.slash_commands import ConsoleCommands
+from hermes_agent.console.slash_commands import ConsoleCommands, known_sessions
 from hermes_agent.console.status_bar import StatusBar
 from hermes_agent.console.styled import printable
 from hermes_agent.console.transcript_view import TranscriptView
@@ -268,7 +269,10 @@ class Console:
         return EXIT_OK
 
     async def send(self, text: str) -> int:
-        """Run a turn for a message of the user, with the images that it names and earlier output of `!`."""
+        """Run a turn for a message of the user, with what it names and earlier output of `!`."""
+        if "@session:" in text:
+            known = await self.agent.bridge.run(known_sessions, self)
+            text = "\n\n".join([text, *session_notes(text, [session_id for session_id, _ in known])])
         outputs, self._shell_outputs = self._shell_outputs, []
         whole = "\n\n".join([*outputs, text])
         images = mentioned_images(text, self.deps.directory)

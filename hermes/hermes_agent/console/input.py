@@ -14,7 +14,7 @@ import signal
 import threading
 import urllib.parse
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,6 +100,7 @@ MAX_IMAGES = 8
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 _FOLD = re.compile(r"\[pasted [\d,]+ (?:lines|characters) #(\w+)\]")
+_SESSION = re.compile(r"(?:(?<=\s)|^)@session:([\w.-]*\w)")
 _MENTION = re.compile(r'(?:(?<=\s)|^)@(?:"([^"\n]+)"|(\S+))')
 
 
@@ -172,6 +173,13 @@ def mentioned_images(text: str, directory: Path) -> list[Path]:
             if path.is_file() and path not in found:
                 found.append(path)
     return found[:MAX_IMAGES]
+
+
+def session_notes(text: str, known: Collection[str]) -> list[str]:
+    """Return a sentence for the model about each known session that a message names with `@session:`."""
+    found = [f"[@session:{name} is an earlier session; session_search with session_id={name!r} reads it.]"
+             for name in dict.fromkeys(_SESSION.findall(text)) if name in known]  # fmt: skip
+    return [note for note in found if note not in text]
 
 
 def content_with_images(text: str, images: list[Path]) -> tuple[Content, list[str]]:

@@ -81,7 +81,7 @@ class ChatCompleter(Completer):
     def _mention_completions(self, typed: str) -> Iterator[Completion]:
         if typed.startswith(_SESSION) or _SESSION.startswith(typed or "-"):
             wanted = typed.removeprefix(_SESSION) if typed.startswith(_SESSION) else ""
-            for value in _ranked(wanted, self._source.sessions()):
+            for value in _ranked(wanted, self._source.sessions(), is_named=True):
                 yield Completion(f"@{_SESSION}{value[0]}", -len(typed) - 1, display_meta=value[1])
         for path, _ in _ranked(typed, [(path, "") for path in self._list_files()]):
             yield Completion(f'@"{path}"' if " " in path else f"@{path}", -len(typed) - 1, display=path)
@@ -92,7 +92,12 @@ class ChatCompleter(Completer):
         return self._files
 
 
-def _ranked(typed: str, values: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def _ranked(typed: str, values: Iterable[tuple[str, str]], *, is_named: bool = False) -> list[tuple[str, str]]:
+    """Return the values that match, best first.
+
+    Args:
+        is_named: whether a description is a name, of which some characters may be typed; else a part of it counts.
+    """
     if not typed:
         return list(values)[:MAX_COMPLETIONS]
     found = []
@@ -101,7 +106,7 @@ def _ranked(typed: str, values: Iterable[tuple[str, str]]) -> list[tuple[str, st
         rank = match_rank(typed, text)
         if rank is None and description:
             rank = match_rank(typed, description)
-            rank = None if rank is None or rank[0] > 1 else (rank[0] + 10, rank[1])
+            rank = None if rank is None or (rank[0] > 1 and not is_named) else (rank[0] + 10, rank[1])
         if rank is not None:
             found.append((rank, value))
     return [value for _, value in sorted(found)[:MAX_COMPLETIONS]]

@@ -110,6 +110,8 @@ class InputKeys:
         if buffer.complete_state is None:
             self._has_asked = True
             buffer.start_completion()
+        elif not buffer.complete_state.completions:  # they are being looked up
+            self._has_asked = True
         else:
             self._insert_completion(buffer)
 
