@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Any, NamedTuple
@@ -97,6 +98,7 @@ class LearningReview:
     ) -> None:
         self._get, self._bridge, self._ledger = get, bridge, ledger
         self._proposals, self._editor, self._ask = proposals, editor, ask
+        self._running = threading.Lock()
 
     def on_turn(self, **values: Any) -> None:
         """Start the review of a turn that corrected itself; no turn waits for it."""
@@ -114,7 +116,19 @@ class LearningReview:
         self._bridge.spawn(work)
 
     def review(self, record: str, session_id: str, principal: str) -> str:
-        """Ask the model and store its proposal; return the id of the proposal, or ""."""
+        """Ask the model and store its proposal; return the id of the proposal, or "".
+
+        One review runs at a time: two could exceed the budget together.
+        """
+        if not self._running.acquire(blocking=False):
+            logger.info("learning review: left out: another review runs")
+            return ""
+        try:
+            return self._review(record, session_id, principal)
+        finally:
+            self._running.release()
+
+    def _review(self, record: str, session_id: str, principal: str) -> str:
         prompt = _PROMPT % record
         if not self.has_budget(len(prompt) // CHARS_PER_TOKEN + ANSWER_TOKENS):
             logger.info("learning review: left out: the budget of today is used up (`learning.budget_pct`)")

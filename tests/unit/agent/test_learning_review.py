@@ -140,6 +140,20 @@ def test_reviews_take_three_percent_of_the_tokens_of_a_day_and_no_more(tmp_path:
     assert not make_review(tmp_path, {}, total=0)[0].has_budget(1)
 
 
+def test_two_reviews_do_not_exceed_the_budget_together(tmp_path: Path) -> None:
+    review, proposals = make_review(tmp_path, {})
+    meanwhile: list[str] = []
+
+    def ask(task: str, prompt: str, tokens: int) -> str:
+        meanwhile.append(review.review("another record", "t", "local"))
+        return json.dumps({"kind": "memory", "content": "tea at five"})
+
+    review._ask = ask
+    for _ in range(2):
+        assert review.review("record", "s", "local")
+    assert meanwhile == ["", ""] and len(proposals.all()) == 1
+
+
 def test_a_turn_that_read_untrusted_text_is_not_reviewed(tmp_path: Path) -> None:
     review, _ = make_review(tmp_path, {})
     started: list[Any] = []
