@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import openai
 import pytest
 
@@ -90,6 +91,18 @@ def test_the_wrong_key_is_refused_and_the_configured_one_works(tmp_path: Path, s
         with pytest.raises(openai.AuthenticationError):
             ask(client.with_options(api_key="wrong-key-0123456789abcdef"), prompt.question)
         assert len(model.bodies()) == 2
+
+
+def test_the_page_of_proposals_opens_with_the_key(tmp_path: Path, scripted) -> None:
+    with (
+        scripted(script(PROMPTS[0])) as model,
+        daemon(make_home(tmp_path, model)) as (client, _),
+        httpx.Client(base_url=str(client.base_url.join("/")), timeout=30, follow_redirects=True) as browser,
+    ):
+        assert 'type="password"' in browser.get("/proposals").text
+        opened = browser.post("/proposals/sign-in", data={"key": client.api_key})
+        assert (opened.url.path, opened.status_code) == ("/proposals", 200)
+        assert "No proposal waits." in opened.text
 
 
 def test_a_command_is_refused_over_http(tmp_path: Path, scripted) -> None:
