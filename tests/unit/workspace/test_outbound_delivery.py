@@ -207,5 +207,6 @@ def test_the_check_of_the_config_names_a_webhook_to_a_denied_host(
         )
     assert main(["hooks", "doctor"]) == 1
     assert "audit sends nothing: the host audit.example.org is denied" in capsys.readouterr().out
+    config["hooks"]["outbound"][0]["secret_env"] = "KEY_OF_THE_DAEMON"
     (tmp_path / "config.yaml").write_text(json.dumps({**config, "network": {"deny": ["example.org"]}}))
-    assert main(["config", "check"]) == 0
+    assert main(["config", "check"]) == 0 and main(["hooks", "doctor"]) == 0

@@ -49,8 +49,8 @@ def _check(args: Args) -> int:
         report = check_file(Path(args.file), strict=args.strict, label=args.label, schema=schema)
         if report.is_valid and report.unit == "key":
             _add_unknown_names(report, Path(args.file), args.label)
-    if report.is_valid:
-        _add(report, _find_denied_webhooks(args.file))
+    if report.is_valid and (args.file is None or report.unit == "key"):
+        _add(report, _find_denied_webhooks(args.file, args.label))
     if args.json:
         print_json(report.as_json())
     else:
@@ -58,19 +58,18 @@ def _check(args: Args) -> int:
     return EXIT_OK if report.is_valid else EXIT_CONFIG
 
 
-def _find_denied_webhooks(file: str | None) -> list[ConfigFinding]:
+def _find_denied_webhooks(file: str | None, label: str) -> list[ConfigFinding]:
     """Return an error for each webhook of `hooks.outbound` to a host that the table of hosts denies.
 
     Args:
         file: checked in place of the config of the home.
+        label: its name in the findings.
     """
     from hermes_agent.config import ConfigFinding, hermes_home, load  # as in _check
     from hermes_agent.config.yaml_reader import read_file
     from hermes_agent.policy.network import HostTables
 
-    values = load(hermes_home()).values if file is None else {}
-    if file is not None and file.endswith((".yaml", ".yml")):
-        values = read_file(Path(file)).value
+    values = load(hermes_home()).values if file is None else read_file(Path(file)).value
 
     def get(key: str) -> Any:
         value: Any = values
@@ -80,7 +79,7 @@ def _find_denied_webhooks(file: str | None) -> list[ConfigFinding]:
 
     denied, entries = HostTables(get).current().why_denied, get("hooks.outbound")
     return [
-        ConfigFinding(file or "", None, None, key, f"`{key}`: {why}", "error")
+        ConfigFinding(label or file or "", None, None, key, f"`{key}`: {why}", "error")
         for number, entry in enumerate(entries if isinstance(entries, list) else ())
         if isinstance(entry, dict) and entry.get("url") and (why := denied(str(entry["url"])))
         for key in [f"hooks.outbound[{number}].url"]

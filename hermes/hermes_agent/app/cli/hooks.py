@@ -29,11 +29,13 @@ def _configured() -> tuple[Any, Any, list[Any], list[str]]:
     config = load(home)
     values = {key: config.get(key) for key in ("hooks", "hooks_auto_accept", "hooks_consent")}
     hooks, problems = read_shell_hooks(values["hooks"])
-    if isinstance(values["hooks"], dict) and values["hooks"].get("outbound"):
+    if isinstance(values["hooks"], dict) and isinstance(values["hooks"].get("outbound"), list):
         from hermes_agent.hooks.outbound import read_outbound, split_denied  # few homes have webhooks
         from hermes_agent.policy.network import HostTables
 
-        known, wrong = read_outbound(values["hooks"]["outbound"], os.environ)
+        # secrets are those of the daemon, which may have others than this process
+        entries = [{**e, "secret_env": ""} if isinstance(e, dict) else e for e in values["hooks"]["outbound"]]
+        known, wrong = read_outbound(entries, {})
         problems += [*wrong, *split_denied(known, HostTables(config.get).current().why_denied)[1]]
     return home, HookConsent.from_config(home, values, os.environ), hooks, problems
 
