@@ -8,17 +8,23 @@
     hermes-agent.inputs.nixpkgs.follows = "nixpkgs";
   };
 
-  outputs = { nixpkgs, hermes-agent, ... }: {
-    nixosConfigurations.agent = nixpkgs.lib.nixosSystem {
-      modules = [
-        hermes-agent.nixosModules.default
-        ./configuration.nix
-        {
-          nixpkgs.hostPlatform = "x86_64-linux";
-          # A source tree of an input: its lock file pins the plugin.
-          services.hermes-agent.extraPlugins = [ "${hermes-agent}/examples/plugins/calculator" ];
-        }
-      ];
+  outputs = { nixpkgs, hermes-agent, ... }:
+    let
+      hostOf = configuration: nixpkgs.lib.nixosSystem {
+        modules = [
+          hermes-agent.nixosModules.default
+          configuration
+          {
+            nixpkgs.hostPlatform = "x86_64-linux";
+            # A source tree of an input: its lock file pins the plugin.
+            services.hermes-agent.extraPlugins = [ "${hermes-agent}/examples/plugins/calculator" ];
+          }
+        ];
+      };
+    in
+    {
+      nixosConfigurations.agent = hostOf ./configuration.nix;
+      # Without a key.
+      nixosConfigurations.local = hostOf ./local-model.nix;
     };
-  };
 }

@@ -183,10 +183,11 @@ in
     })
     good;
   refusedStarted = lib.mapAttrs (_: host: host.toplevel) started;
-  # A model of its own, of the file that the test brings.
+  # The example with a model of its own, of the file that the test brings.
   localModel = host' {
+    extra.imports = [ ../../examples/nixos/local-model.nix ];
     services = {
-      localModel = { enable = true; model = "/srv/model.gguf"; contextLength = 4096; };
+      localModel = { model = "/srv/model.gguf"; contextLength = 4096; };
       # Little for it to read.
       settings.toolsets = [ "todo" ];
       settings.platform_toolsets.cli = [ ];

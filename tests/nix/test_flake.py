@@ -55,8 +55,9 @@ def test_a_clone_without_flakes_has_the_same_package(nix, tree: Path, nixpkgs: P
     assert done.stdout == flake.stdout
 
 
-def test_the_example_host_is_a_flake_that_evaluates(nix, tree: Path, nixpkgs: Path) -> None:
-    unit = 'nixosConfigurations.agent.config.systemd.units."hermes-agent.service".text'
+@pytest.mark.parametrize("host", ["agent", "local"])
+def test_the_example_host_is_a_flake_that_evaluates(host: str, nix, tree: Path, nixpkgs: Path) -> None:
+    unit = f'nixosConfigurations.{host}.config.systemd.units."hermes-agent.service".text'
     done = nix.flake(
         "eval",
         "--raw",
@@ -67,7 +68,9 @@ def test_the_example_host_is_a_flake_that_evaluates(nix, tree: Path, nixpkgs: Pa
         offline_nixpkgs=nixpkgs,
     )
     assert done.status == 0, done.stderr
-    assert "LoadCredential=OPENROUTER_API_KEY:/run/secrets/openrouter-api-key" in done.stdout.splitlines()
+    has_key = "LoadCredential=OPENROUTER_API_KEY:/run/secrets/openrouter-api-key" in done.stdout.splitlines()
+    assert has_key == (host == "agent")
+    assert ("hermes-local-model.service" in done.stdout) == (host == "local")
 
 
 def test_the_flake_shows_what_there_is(nix, tree: Path, nixpkgs: Path) -> None:

@@ -73,6 +73,7 @@ def starts(nix) -> Path:
     return nix.build("refusedStarts").path
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", STARTED)
 def test_the_check_of_the_start_refuses_a_host_with_the_reason(name: str, starts: Path, nix) -> None:
     assert (starts / f"{name}.status").read_text() == "1\n"
