@@ -1,6 +1,7 @@
 """Draw the pictures of the first page's tasks in docs/pictures/ (`make pictures`): what real commands print.
 
-The commands run in an empty home, with a model server that answers one question.
+The commands run in an empty home, with a model server that answers one question. `make install` runs in a clone of this
+repository, and needs a package index.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from terminal_pictures import PICTURES, SVG_THEMES, svg_format
 COLUMNS = 100
 HERMES = Path(sys.executable).with_name("hermes")
 BROKEN = "import no_such_module\n"
+ROOT = Path(__file__).parents[1]
+INSTALL = ["make install", "hermes self check | grep ✓"]
 TASKS: dict[str, list[str]] = {
     "task-answer": ['hermes setup --no-platform --service none --question "What is the capital of Peru?"'],
     "task-plugin": ["hermes plugins new dice", "hermes plugins check ./dice"],
@@ -63,7 +66,7 @@ def record() -> dict[str, str]:
     """Run the commands of all tasks in one home; return for each picture what a terminal shows."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Model)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    shown = {}
+    shown = {"task-install": record_installation()}
     with tempfile.TemporaryDirectory() as place:
         home = Path(place)
         environ = {"HOME": place, "PATH": f"{HERMES.parent}:/usr/bin:/bin", "LANG": "C.UTF-8", "COLUMNS": str(COLUMNS)}
@@ -88,25 +91,50 @@ def record() -> dict[str, str]:
     return shown
 
 
-def _run(command: str, environ: dict[str, str]) -> tuple[str, int]:
+def record_installation() -> str:
+    """Install a clone of this repository for a user with an empty home; return what a terminal shows."""
+    with tempfile.TemporaryDirectory() as place:
+        checkout = Path(place) / "hermes-agent"
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(checkout)], check=True)
+        (Path(place) / "bin").mkdir()
+        (Path(place) / "bin" / "python3").symlink_to(sys.executable)  # of a version that the program runs on
+        path = f"{place}/.local/bin:{place}/bin:/usr/bin:/bin"
+        environ = {**os.environ, "HOME": place, "PATH": path, "LANG": "C.UTF-8", "COLUMNS": str(COLUMNS)}
+        environ = {name: value for name, value in environ.items() if not name.startswith(("HERMES_", "VIRTUAL_ENV"))}
+        runs = [(command, _run(command, environ, checkout)) for command in INSTALL]
+        assert [status for _, (_, status) in runs] == [0, 0], runs
+        return "".join(f"$ {command}\n{text}\n" for command, (text, _) in runs).replace(place, "/home/you")
+
+
+def _run(command: str, environ: dict[str, str], folder: Path | None = None) -> tuple[str, int]:
     done = subprocess.run(
-        ["sh", "-c", f"{command} 2>&1"], env=environ, cwd=environ["HOME"], capture_output=True, text=True, check=False
+        ["sh", "-c", f"{command} 2>&1"],
+        env=environ,
+        cwd=folder or environ["HOME"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.stdout, done.returncode
 
 
+def draw(name: str, text: str) -> None:
+    """Write a picture in a light and a dark form."""
+    for mode, theme in SVG_THEMES.items():
+        console = Console(
+            record=True, width=COLUMNS, file=io.StringIO(), color_system="truecolor", legacy_windows=False
+        )
+        console.print(Text(text.rstrip()), soft_wrap=False)
+        svg = console.export_svg(title="", theme=theme, code_format=svg_format(), unique_id=f"hermes-{name}-{mode}")
+        lines = "\n".join(line.rstrip() for line in svg.splitlines())
+        (PICTURES / f"{name}-{mode}.svg").write_text(f"{lines}\n", encoding="utf-8")
+
+
 def main() -> None:
-    """Write each picture in a light and a dark form."""
+    """Write each picture."""
     os.environ["COLUMNS"] = str(COLUMNS)
     for name, text in record().items():
-        for mode, theme in SVG_THEMES.items():
-            console = Console(
-                record=True, width=COLUMNS, file=io.StringIO(), color_system="truecolor", legacy_windows=False
-            )
-            console.print(Text(text.rstrip()), soft_wrap=False)
-            svg = console.export_svg(title="", theme=theme, code_format=svg_format(), unique_id=f"hermes-{name}-{mode}")
-            lines = "\n".join(line.rstrip() for line in svg.splitlines())
-            (PICTURES / f"{name}-{mode}.svg").write_text(f"{lines}\n", encoding="utf-8")
+        draw(name, text)
 
 
 if __name__ == "__main__":

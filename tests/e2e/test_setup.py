@@ -182,6 +182,16 @@ def test_of_three_models_of_ollama_one_is_chosen_by_a_part_of_its_name(home: Pat
     assert server.asked == ["qwen4:14b"]
 
 
+def test_servers_of_every_kind_on_this_machine_are_found_with_their_models(home: Path, serve: Any) -> None:
+    kinds = {"OLLAMA": "Ollama", "LLAMA": "llama.cpp", "LM": "LM Studio", "VLLM": "vLLM"}
+    servers = {kind: serve("own-model", "other-model") for kind in kinds}
+    variables = {f"{kind}_BASE_URL": server.base_url for kind, server in servers.items()}
+    done = in_pipe(home, "--no-platform", **variables)
+    assert done.returncode == 2 and "Name it with --provider NAME" in done.stderr
+    for kind, name in kinds.items():
+        assert f"{name} at {servers[kind].base_url}: 2 models" in done.stdout
+
+
 def test_a_wrong_key_is_asked_for_again_and_is_never_stored(home: Path, serve: Any) -> None:
     server = serve("big", key=KEY)
     terminal = PromptedCommand(home, "setup", "--provider", "openrouter", OPENROUTER_BASE_URL=server.base_url)

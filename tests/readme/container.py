@@ -26,8 +26,8 @@ REACHES = re.compile(r"_PROXY$|_CA_CERTS$|_CA_BUNDLE$|^SSL_CERT_FILE$|^PIP_CERT$
 _NAMED = re.search(r"`apt install ([^`]+)`", (ROOT / "README.md").read_text())
 assert _NAMED is not None, "README says what Debian has to have"
 FOR_RUN = ("python3", "make", "git", "ca-certificates")
-FOR_INSTALL = ("ca-certificates", "ngircd", *_NAMED[1].split())
-"""What README names, the machine's authorities, and the server of the user whose chat it is."""
+FOR_INSTALL = ("ca-certificates", "ngircd", "systemd", "dbus", "libpam-systemd", *_NAMED[1].split())
+"""What README names, the machine's authorities, its systemd, and the server of the user whose chat it is."""
 
 LIGHT = os.environ.get("HERMES_README") == "light"
 FETCHED = ROOT / ".cache" / "readme"

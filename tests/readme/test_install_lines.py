@@ -57,3 +57,21 @@ def test_the_section_install_leads_to_hermes_on_the_path(place: Path) -> None:
     script = f"{install_block()}hermes --version && hermes model status || true"
     done = shell(script, home, home, timeout_s=1800, PATH=path, **INHERITED)
     assert "hermes-agent 0." in done.stdout and "runtime  there" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("line", ["pipx install .", "uv tool install ."])
+def test_the_other_installers_put_hermes_on_the_path(place: Path, line: str) -> None:
+    """The installer itself comes from the index, too: a distribution's may be older."""
+    assert f"`{line}`" in (ROOT / "README.md").read_text()
+    home = place.parent / "person"
+    home.mkdir()
+    installer = line.partition(" ")[0]
+    path = f"{home}/.local/bin:{home}/tools/bin:{place.parent}/bin:{os.environ['PATH']}"
+    script = f"python3 -m venv {home}/tools && {home}/tools/bin/pip install --quiet {installer}\n{line}\n"
+    script += "command -v hermes && hermes --version && hermes update --check . && hermes self check\n"
+    line_of_an_extra = "hermes self check | sed -n 's/.*ddgs is not installed — `\\(.*\\)`$/\\1/p'"
+    script += f'line=$({line_of_an_extra}); echo "$line"; eval "$line" && hermes self check | grep "installed: ddgs"'
+    done = shell(script, home, place, timeout_s=1800, PATH=path, **INHERITED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{home}/.local/bin/hermes" in done.stdout and "hermes-agent 0." in done.stdout
+    assert f"{line.rpartition(' ')[0]} --force" in done.stdout and "files are as installed" in done.stdout

@@ -51,6 +51,8 @@ BUNDLED_PLUGINS = Path(__file__).resolve().parent.parent / "_bundled"
 """Folder of the bundled plugins in the package."""
 SHIPPED = BUNDLED_PLUGINS.with_name("_shipped")
 """Folder of the pages and systemd units in the package."""
+PIPX_FILE, UV_FILE = "pipx_metadata.json", "uv-receipt.toml"
+"""Files that these installers leave in an environment of theirs."""
 VERSIONS = ".versions"
 """Suffix of the folder in which `hermes update` makes the successors of an environment."""
 
@@ -123,8 +125,13 @@ def install_hint(extra: str) -> str:
     """Return, in backticks, how to add an extra to this installation: a command, or a setting of Nix."""
     if sys.prefix.startswith("/nix/store/"):
         return f'`services.hermes-agent.extraDependencyGroups = [ "{extra}" ];`'
+    needed = extras().get(extra, [])
+    if needed and (Path(sys.prefix) / PIPX_FILE).is_file():
+        return f"`{shlex.join(['pipx', 'inject', NAME, *needed])}`"
+    if needed and (Path(sys.prefix) / UV_FILE).is_file():  # an environment without pip
+        return f"`{shlex.join(['uv', 'pip', 'install', '--python', str(stable_python()), *needed])}`"
     target = _target(origin(), extra)
-    packages = [target] if target else extras().get(extra, [])
+    packages = [target] if target else needed
     return f"`{shlex.join([str(stable_python()), '-m', 'pip', 'install', *packages])}`"
 
 

@@ -24,6 +24,7 @@ wait_for() {
 
 # a model server of the user's own, which calls the tool that it is told to call
 with_model() {
+  rm -f "$HOME/model-url" # of the last boot
   "$PYTHON" "$TASKS/../../peers/obedient.py" "$HOME/model-url" &
   started="${started:-} $!"
   wait_for test -s "$HOME/model-url"

@@ -73,6 +73,9 @@ class Container:
         processes: run beside the units, started and listening before the script begins.
         environment: for scripts, on top of `ENVIRONMENT`.
         root: another root file system as lower layer, e.g. one with a newer systemd.
+        kept: folder of the host, not below `root`, on a file system that can be an upper layer. The next container with
+            it boots with what this one wrote, as a machine does; units and files are given to the first one.
+        logins: run logind, and with it the managers of users.
     """
 
     units: Mapping[str, str | Path] = field(default_factory=dict)
@@ -82,6 +85,8 @@ class Container:
     processes: Sequence[Process] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     root: str = "/"
+    kept: Path | None = None
+    logins: bool = False
 
     def run(self, script: str | Path | Sequence[str], *args: str, timeout_s: float = 90) -> Outcome:
         """Boot, run a script as root, shut down.
@@ -143,6 +148,8 @@ class Container:
             parent=os.getpid(),
             hostname=f"ris-{directory.name}",
             root=os.path.realpath(self.root),
+            kept="" if self.kept is None else str(self.kept.resolve()),
+            logins=self.logins,
             units={name: _on_host(inputs, f"unit-{n}", unit) for n, (name, unit) in enumerate(given.items())},
             enable=[*self.enable, *(f"{process.name}.service" for process in self.processes)],
             binds=[_bind(source, target) for source, target in self.binds.items()],

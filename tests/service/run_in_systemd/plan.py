@@ -64,6 +64,10 @@ class Plan:
     """Path in the container to a file of the host that is copied there."""
     writable_size: str = "2g"
     """Limit of what the container may write, in memory."""
+    kept: str = ""
+    """Folder of the host for what the container writes, for the next boot; "": in memory, and gone with the run."""
+    logins: bool = False
+    """Whether logind runs, and with it the managers of users."""
 
     def to_json(self) -> str:
         """Return the text that `from_json` reads."""

@@ -35,6 +35,9 @@ MASKED = """
 """.split()  # noqa: SIM905 - 44 names in quotes would be harder to read
 """Units of systemd that make no sense in a container or would show it the host's state."""
 
+USERS = frozenset(("systemd-logind.service", "dbus-org.freedesktop.login1.service"))
+"""Of these, what the managers of users need."""
+
 OVERLAID = {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs", "zfs"}
 """File systems mounted below / that are shown too; an overlay alone does not show them."""
 _NOT_OVERLAID = re.compile(r"/(proc|sys|dev|run|tmp|boot|efi|mnt|media)(/|$)")
@@ -80,19 +83,21 @@ def make_root(plan: Plan) -> str:
     # The upper layers are on a tmpfs: they may not lie inside their own lower layer.
     sh("mount", "-t", "tmpfs", "-o", f"mode=0755,size={plan.writable_size}", NAME, top)
     os.mkdir(root)
-    _overlay(plan.root, top, "root", root)
+    is_known = bool(plan.kept) and os.path.isdir(f"{plan.kept}/root.up")
+    _overlay(plan.root, plan.kept or top, "root", root)
     if plan.root == "/":
         _overlay_mounts_below(top, root)
-    _hide_host_units(root)
-    _new_identity(root, plan.hostname)
-    _install_units(root, plan)
+    if not is_known:  # a machine that boots again has all of this
+        _hide_host_units(root, USERS if plan.logins else frozenset())
+        _new_identity(root, plan.hostname)
+        _install_units(root, plan)
     return root
 
 
 def _overlay(lower: str, scratch: str, tag: str, at: str) -> None:
     upper, work = f"{scratch}/{tag}.up", f"{scratch}/{tag}.work"
-    os.mkdir(upper)
-    os.mkdir(work)
+    os.makedirs(upper, exist_ok=True)
+    os.makedirs(work, exist_ok=True)
     status = os.stat(lower)
     os.chmod(upper, stat.S_IMODE(status.st_mode))
     os.chown(upper, status.st_uid, status.st_gid)
@@ -111,7 +116,7 @@ def _overlay_mounts_below(top: str, root: str) -> None:
             _overlay(at, top, f"m{number}", root + at)
 
 
-def _hide_host_units(root: str) -> None:
+def _hide_host_units(root: str, shown: frozenset[str]) -> None:
     config = f"{root}/etc/systemd"
     for name in (
         "system", "system.control", "system.attached", "system-generators",
@@ -122,7 +127,8 @@ def _hide_host_units(root: str) -> None:
     os.makedirs(f"{config}/system")
     os.makedirs(f"{config}/system-generators")
     for unit in MASKED:
-        os.symlink("/dev/null", f"{config}/system/{unit}")
+        if unit not in shown:
+            os.symlink("/dev/null", f"{config}/system/{unit}")
     for directory in _GENERATORS:
         generators = Path(f"{root}{directory}/system-generators")
         for generator in generators.iterdir() if generators.is_dir() else ():

@@ -122,6 +122,14 @@ def test_a_dry_run_writes_nothing_and_says_what_an_import_would_do(hermes: Herme
     assert dry["is_dry_run"] and not dry["id"] and real["id"]
 
 
+def test_in_a_pipe_each_kind_of_work_is_one_line_and_json_has_none(hermes: Hermes, source: Path) -> None:
+    done = hermes("import", "upstream", source)
+    steps = ["Reading …", "Comparing …", "Checking the source …", "Writing …", "Checking the copy …"]
+    assert done.stderr.splitlines() == steps
+    assert "checked by counts and hashes" in done.stdout
+    assert hermes("import", "upstream", source, "--json").stderr == ""
+
+
 def test_sessions_keep_people_times_titles_calls_and_what_the_model_knew(
     hermes: Hermes, home: Path, source: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +55,10 @@ def _run(program: str, args: Args) -> int:
     from hermes_agent.config import hermes_home
 
     with activity("comparing the homes") as say:
-        report = run_import(ImportOptions(program, Path(args.path), hermes_home(), args.overwrite, args.dry_run, say))
+        progress = say if args.json or sys.stderr.isatty() else StepLines()
+        report = run_import(
+            ImportOptions(program, Path(args.path), hermes_home(), args.overwrite, args.dry_run, progress)
+        )
     if args.json:
         return print_json(report.as_json())
     _print_report(report, is_complete=args.all)
@@ -73,6 +77,20 @@ def _print_report(report: ImportReport, *, is_complete: bool) -> None:
 
     for line in report_lines(report, is_complete=is_complete):
         print(line.encode("utf-8", "backslashreplace").decode())
+
+
+class StepLines:
+    """Prints on standard error which step long work is at: a line for each kind of activity, for pipes and logs."""
+
+    def __init__(self) -> None:
+        self._kinds: set[str] = set()
+
+    def __call__(self, text: str) -> None:
+        """Take the current activity: a verb, and what it is done to."""
+        kind = text if text.startswith("checking") else text.partition(" ")[0]
+        if kind not in self._kinds:
+            self._kinds.add(kind)
+            print(f"{kind.capitalize()} …", flush=True, file=sys.stderr)
 
 
 @import_command.action("list", "the imports into this home", JSON)

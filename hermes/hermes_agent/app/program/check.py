@@ -45,6 +45,10 @@ OF_EACH_KIND = {
 }
 
 
+_STARTS = re.compile(rb"^from hermes_agent\.\S+ import main$", re.MULTILINE)
+"""The line of a launcher that imports this program."""
+
+
 def run_self_check(program: InstalledProgram, environ: Mapping[str, str]) -> Iterator[Diagnosis]:
     """Yield a finding for each part of the installation."""
     version = f"hermes-agent {__version__}, {OF_EACH_KIND[program.kind]}: {program.prefix}"
@@ -66,6 +70,11 @@ def run_self_check(program: InstalledProgram, environ: Mapping[str, str]) -> Ite
 # --- files ---------------------------------------------------------------------------------------------------
 
 
+def _is_launcher_of_pipx(program: InstalledProgram, path: Path, data: bytes) -> bool:
+    """Return whether a file is `hermes`, of which pipx writes the first line again."""
+    return program.kind == "pipx" and path == program.script.resolve() and _STARTS.search(data) is not None
+
+
 def _check_files(program: InstalledProgram) -> Iterator[Diagnosis]:
     """Compare each file with its hash in RECORD, and look for files that RECORD does not have."""
     package = Path(hermes_agent.__file__).resolve().parent
@@ -82,11 +91,13 @@ def _check_files(program: InstalledProgram) -> Iterator[Diagnosis]:
         if file.hash is None:  # bytecode, and RECORD itself
             continue
         try:
-            digest = hashlib.new(file.hash.mode, path.read_bytes()).digest()
+            data = path.read_bytes()
         except OSError:
             missing.append(path)
             continue
-        if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value:
+        digest = hashlib.new(file.hash.mode, data).digest()
+        is_same = base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == file.hash.value
+        if not is_same and not _is_launcher_of_pipx(program, path, data):
             changed.append(path)
     remedy = f"`{program.reinstall}` installs them again." if program.reinstall else "Install the program again."
     for paths, what in ((missing, "missing"), (changed, "not as installed")):

@@ -23,7 +23,16 @@ from urllib.parse import unquote, urlsplit
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.system.files import JsonFile, exchange
-from hermes_agent.system.installation import NAME, SHIPPED, VERSIONS, origin, stable_prefix, stable_python
+from hermes_agent.system.installation import (
+    NAME,
+    PIPX_FILE,
+    SHIPPED,
+    UV_FILE,
+    VERSIONS,
+    origin,
+    stable_prefix,
+    stable_python,
+)
 from hermes_agent.system.locks import FileLock
 
 ProgramKind = Literal["nix", "editable", "pipx", "uv", "venv", "system"]
@@ -94,9 +103,9 @@ def _kind(*, is_editable: bool) -> ProgramKind:
         return "nix"
     if is_editable or not _has_metadata():
         return "editable"
-    if (prefix / "pipx_metadata.json").is_file():
+    if (prefix / PIPX_FILE).is_file():
         return "pipx"
-    if (prefix / "uv-receipt.toml").is_file():
+    if (prefix / UV_FILE).is_file():
         return "uv"
     return "venv" if sys.prefix != sys.base_prefix else "system"
 

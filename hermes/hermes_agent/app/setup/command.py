@@ -42,7 +42,10 @@ add_setup = setup_command.add
         argument("--no-platform", dest="no_platform", action="store_true", help="set up no chat platform"),
     ),
     argument(
-        "--service", choices=("user", "none"), default="", help="user: run as a service of this user; none: do not"
+        "--service",
+        choices=("user", "none"),
+        default="",
+        help="user: run as a service of this user, at login, or at boot after `loginctl enable-linger`; none: do not",
     ),
     argument(
         "--import",

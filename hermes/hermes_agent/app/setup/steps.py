@@ -15,7 +15,7 @@ from hermes_agent.app.doctor import probe_model, terminal_findings
 from hermes_agent.app.gateway_commands import set_up
 from hermes_agent.app.setup.discovery import FoundClient, SetupSurvey, explain_client
 from hermes_agent.app.setup.questions import Choice, Questions, show_progress
-from hermes_agent.app.setup.user_unit import explain_no_manager, install_unit, unit_path
+from hermes_agent.app.setup.user_unit import explain_no_manager, install_unit, is_lingering, unit_path
 from hermes_agent.config import home_paths
 from hermes_agent.config.dotenv import read_env_file, write_env_value
 from hermes_agent.config.edit import set_value
@@ -308,7 +308,11 @@ class Setup:
             done = show_progress("Starting the service")
             path = install_unit(self.host.home)
             done("ok")
-            print(f"  {path} runs the agent. `loginctl enable-linger` keeps it running when you log out.")
+            if is_lingering():
+                print(f"  {path} runs the agent, from boot on.")
+            else:
+                print(f"  {path} runs the agent while you are logged in.")
+                print("    `loginctl enable-linger` starts it at boot, and keeps it running when you log out.")
 
 
 def _client_row(client: FoundClient, size: str = "") -> Choice:

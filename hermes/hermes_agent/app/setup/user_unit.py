@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -13,6 +15,8 @@ from hermes_agent.system.files import write_atomic
 from hermes_agent.system.installation import stable_python
 
 UNIT = "hermes-agent.service"
+LINGERING = Path("/var/lib/systemd/linger")
+"""Has a file for each user with a manager that runs without a login."""
 LIMIT_S = 90.0
 """Time limit for `systemctl`, in seconds; a start waits until the daemon is ready."""
 
@@ -75,6 +79,13 @@ def explain_no_manager() -> str:
         return "XDG_RUNTIME_DIR is not set: this is no login session"
     answers = _run("show-environment").returncode == 0
     return "" if answers else "the user manager of systemd does not answer"
+
+
+def is_lingering() -> bool:
+    """Return whether the user manager runs from boot on, without a login."""
+    with contextlib.suppress(KeyError):  # a user without an entry has no manager
+        return (LINGERING / pwd.getpwuid(os.getuid()).pw_name).exists()
+    return False
 
 
 def install_unit(home: Path) -> Path:
