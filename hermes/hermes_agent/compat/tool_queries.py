@@ -93,6 +93,23 @@ check_skills_requirements = _is_usable("skills_list")
 check_file_requirements = _is_usable("read_file")
 
 
+def uses_native_vision() -> bool:
+    """Return False: a model gets the text of a tool's result, and `vision_analyze` describes pictures."""
+    return False
+
+
+def native_vision_result(image_url: str, question: str, image_data_url: str, image_size_bytes: int) -> dict[str, Any]:
+    """Return the result of a tool with a picture in it; the model gets its `text_summary`."""
+    text = f"Image {image_url} ({image_size_bytes} bytes). {question}".strip()
+    picture = {"type": "image_url", "image_url": {"url": image_data_url}}
+    return {
+        "_multimodal": True,
+        "content": [{"type": "text", "text": text}, picture],
+        "text_summary": text,
+        "meta": {"image_url": image_url, "size_bytes": image_size_bytes},
+    }
+
+
 # -- guards and approvals ----------------------------------------------------------------------------------------------
 
 

@@ -275,6 +275,17 @@ def test_tools_and_their_toolsets_are_listed(host: Host) -> None:
     assert json.loads(json.dumps(module("tools.skills_tool").SKILL_VIEW_SCHEMA))["name"] == "skill_view"
 
 
+def test_a_picture_in_a_result_reaches_the_model_as_text(host: Host) -> None:
+    from hermes_agent.tools.results import is_result, result_text
+
+    vision = module("tools.vision_tools")
+    result = vision._build_native_vision_tool_result("a.png", "What is it?", "data:image/png;base64,AAAA", 3)
+
+    assert is_result(result)
+    assert result_text("look", result) == "Image a.png (3 bytes). What is it?"
+    assert not vision._should_use_native_vision_fast_path()
+
+
 def test_guards_are_asked_without_a_call(host: Host) -> None:
     plugins = module("hermes_cli.plugins")
     answers = {"bad": {"action": "block", "message": "not that"}, "ask": {"action": "approve", "message": "may it?"}}
