@@ -35,20 +35,41 @@ in
   meta ? { },
 }:
 let
-  python = python3Packages.python.withPackages (ps: [ library ps.pytest ] ++ dependencies ps ++ checkInputs ps);
-  spec = writeText "hermes-plugin.json" (builtins.toJSON {
-    source = "${src}";
-    inherit doCheck;
-    declared = if configSchema == { } then null else { name = pluginName; config_schema = configSchema; };
-    environment = checkEnvironment;
-  });
+  python = python3Packages.python.withPackages (
+    ps:
+    [
+      library
+      ps.pytest
+    ]
+    ++ dependencies ps
+    ++ checkInputs ps
+  );
+  spec = writeText "hermes-plugin.json" (
+    builtins.toJSON {
+      source = "${src}";
+      inherit doCheck;
+      declared =
+        if configSchema == { } then
+          null
+        else
+          {
+            name = pluginName;
+            config_schema = configSchema;
+          };
+      environment = checkEnvironment;
+    }
+  );
 in
 runCommand "${pname}-${version}"
-{
-  inherit pname version meta;
-  nativeBuildInputs = nativeCheckInputs;
-  passthru = { isHermesPlugin = true; pythonDependencies = dependencies; inherit configSchema pluginName; };
-}
+  {
+    inherit pname version meta;
+    nativeBuildInputs = nativeCheckInputs;
+    passthru = {
+      isHermesPlugin = true;
+      pythonDependencies = dependencies;
+      inherit configSchema pluginName;
+    };
+  }
   ''
     ${python.interpreter} -I ${./gates/plugin_build.py} ${spec} $out
   ''

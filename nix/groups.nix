@@ -1,5 +1,5 @@
 # Python packages by purpose, under the names that upstream gives its groups of optional dependencies:
-# { packages } -> [ group ] -> [ package ]. Names are nixpkgs'. An empty list: the agent needs nothing for it.
+# { packages } -> { group = [ package ]; }. Names are nixpkgs', or of ./python. An empty list: the agent needs nothing.
 { lib }:
 { packages }:
 let
@@ -8,19 +8,45 @@ let
     all = [ ];
     anthropic = [ "anthropic" ];
     azure-identity = [ "azure-identity" ];
-    bedrock = [ "boto3" "botocore" ];
+    bedrock = [
+      "boto3"
+      "botocore"
+    ];
     cli = [ ];
     compat = [
-      "anyio" "croniter" "cryptography" "fastapi" "jinja2" "markdown" "packaging" "pathspec" "pillow" "psutil"
-      "ptyprocess" "pydantic" "pyjwt" "python-dateutil" "python-dotenv" "python-multipart" "starlette" "tenacity"
-      "urllib3" "websockets"
+      "anyio"
+      "croniter"
+      "cryptography"
+      "fastapi"
+      "jinja2"
+      "markdown"
+      "packaging"
+      "pathspec"
+      "pillow"
+      "psutil"
+      "ptyprocess"
+      "pydantic"
+      "pyjwt"
+      "python-dateutil"
+      "python-dotenv"
+      "python-multipart"
+      "starlette"
+      "tenacity"
+      "urllib3"
+      "websockets"
     ];
     cron = [ ];
     daytona = [ "daytona" ];
     dingtalk = [ "dingtalk-stream" ];
     discord = [ "discordpy" ];
     ddgs = [ "ddgs" ];
-    documents = [ "cryptography" "openpyxl" "pypdf" "python-docx" "python-pptx" ];
+    documents = [
+      "cryptography"
+      "openpyxl"
+      "pypdf"
+      "python-docx"
+      "python-pptx"
+    ];
     edge-tts = [ "edge-tts" ];
     exa = [ "exa-py" ];
     fal = [ "fal-client" ];
@@ -32,25 +58,46 @@ let
     local = [ "xllamacpp" ];
     matrix = [ "mautrix" ];
     mcp = [ "mcp" ];
-    messaging = [ "aiohttp" "discordpy" "python-telegram-bot" "slack-bolt" "slack-sdk" ];
+    messaging = [
+      "aiohttp"
+      "discordpy"
+      "python-telegram-bot"
+      "slack-bolt"
+      "slack-sdk"
+    ];
     modal = [ "modal" ];
     pty = [ ];
-    slack = [ "aiohttp" "slack-bolt" "slack-sdk" ];
+    slack = [
+      "aiohttp"
+      "slack-bolt"
+      "slack-sdk"
+    ];
     sms = [ "aiohttp" ];
     tts-premium = [ "elevenlabs" ];
     vertex = [ "cryptography" ];
-    voice = [ "faster-whisper" "numpy" "sounddevice" ];
-    web = [ "trafilatura" "lxml-html-clean" ];
+    voice = [
+      "faster-whisper"
+      "numpy"
+      "sounddevice"
+    ];
+    web = [
+      "trafilatura"
+      "lxml-html-clean"
+    ];
     xmpp = [ "slixmpp" ];
   };
 
-  option = "extraDependencyGroups";
-  packageOf = group: name: packages.${name} or (throw ''
-    hermes-agent: ${option}: the group `${group}` needs the Python package `${name}`, which the package set does not have.
-    hint: drop the group, and bring the package with an overlay or extraPythonPackages = ps: [ (ps.buildPythonPackage { … }) ].'');
-  packagesOf = group:
-    map (packageOf group) (groups.${group} or (throw ''
-      hermes-agent: ${option}: there is no group `${group}`.
-      hint: there are ${lib.concatStringsSep ", " (lib.attrNames groups)}. Other packages: extraPythonPackages = ps: [ … ].''));
+  # What nixpkgs has in place of a package that it cannot serve.
+  instead.xllamacpp = "NixOS runs llama.cpp's own server: services.hermes-agent.localModel.enable = true;";
+  remedy =
+    name:
+    instead.${name}
+      or "drop the group, and bring the package with an overlay or extraPythonPackages = ps: [ (ps.buildPythonPackage { … }) ].";
+
+  package =
+    group: name:
+    packages.${name} or (throw ''
+      hermes-agent: extraDependencyGroups: the group `${group}` needs the Python package `${name}`, which the package set does not have.
+      hint: ${remedy name}'');
 in
-chosen: lib.unique (lib.concatMap packagesOf chosen)
+lib.mapAttrs (group: map (package group)) groups

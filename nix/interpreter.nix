@@ -7,8 +7,10 @@
 { packages, extras }:
 let
   pathOf = drv: builtins.unsafeDiscardStringContext drv.outPath;
-  interpreterOf = package:
-    if lib.isAttrs (package.pythonModule or null) then package.pythonModule
+  interpreterOf =
+    package:
+    if lib.isAttrs (package.pythonModule or null) then
+      package.pythonModule
     else
       throw ''
         hermes-agent: extraPythonPackages holds `${lib.getName package}`, which is not a Python package:
@@ -17,10 +19,15 @@ let
 
   given = extras packages;
   # In the order of the list, each once.
-  interpreters = map (path: lib.head (lib.filter (python: pathOf python == path) (map interpreterOf given)))
-    (lib.unique (map (package: pathOf (interpreterOf package)) given));
+  interpreters = map (
+    path: lib.head (lib.filter (python: pathOf python == path) (map interpreterOf given))
+  ) (lib.unique (map (package: pathOf (interpreterOf package)) given));
   membersOf = python: lib.filter (p: pathOf (interpreterOf p) == pathOf python) given;
-  describe = python: "    Python ${python.pythonVersion}, ${pathOf python}: ${lib.concatMapStringsSep ", " lib.getName (membersOf python)}";
+  describe =
+    python:
+    "    Python ${python.pythonVersion}, ${pathOf python}: ${
+          lib.concatMapStringsSep ", " lib.getName (membersOf python)
+        }";
 in
 if lib.length interpreters > 1 then
   throw ''
@@ -28,7 +35,15 @@ if lib.length interpreters > 1 then
     ${lib.concatMapStringsSep "\n" describe interpreters}
     hint: take all of them from one set: extraPythonPackages = ps: [ ps.${lib.getName (lib.head given)} … ].''
 else if interpreters == [ ] || pathOf (lib.head interpreters) == pathOf packages.python then
-  { inherit packages; extras = given; }
+  {
+    inherit packages;
+    extras = given;
+  }
 else
-  let others = (lib.head interpreters).pkgs; in
-  { packages = others; extras = extras others; }
+  let
+    others = (lib.head interpreters).pkgs;
+  in
+  {
+    packages = others;
+    extras = extras others;
+  }

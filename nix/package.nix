@@ -2,9 +2,13 @@
 # that stand before them. `callPackage ./package.nix { }`; what has a default is for `.override`.
 {
   lib,
+  autoPatchelfHook,
+  fetchPypi,
   makeBinaryWrapper,
   python3Packages,
   runCommand,
+  stdenv,
+  testers ? null,
   writeText,
 
   # Entry-point plugins and what plugins import: a list, or `ps: [ … ]`, which is given the agent's
@@ -25,23 +29,70 @@ let
 
   chosen = import ./interpreter.nix { inherit lib; } {
     packages = python3Packages;
-    extras = ps: asFunction extraPythonPackages ps
-      ++ lib.concatMap (plugin: asFunction (plugin.pythonDependencies or [ ]) ps) (lib.filter lib.isAttrs extraPlugins);
+    extras =
+      ps:
+      asFunction extraPythonPackages ps
+      ++ lib.concatMap (plugin: asFunction (plugin.pythonDependencies or [ ]) ps) (
+        lib.filter lib.isAttrs extraPlugins
+      );
   };
   inherit (chosen.packages) python;
 
-  library = chosen.packages.callPackage ./library.nix { };
-  groups = import ./groups.nix { inherit lib; } { inherit (chosen) packages; };
-  modules = [ library ] ++ lib.unique (chosen.extras ++ groups extraDependencyGroups);
+  # nixpkgs' `toPythonApplication` of it is the agent without plugins; this one has an environment of its own.
+  library = chosen.packages.callPackage ./library.nix { inherit otherPackages; };
+  inherit
+    (import ./python {
+      inherit
+        lib
+        autoPatchelfHook
+        fetchPypi
+        stdenv
+        ;
+    })
+    packagesFor
+    ;
+  otherPackages = packagesFor chosen.packages;
 
-  gates = import ./gates { inherit lib runCommand writeText python library; };
+  groups = library.optional-dependencies;
+  groupOf =
+    name:
+    groups.${name} or (throw ''
+      hermes-agent: extraDependencyGroups: there is no group `${name}`.
+      hint: there are ${lib.concatStringsSep ", " (lib.attrNames groups)}. Other packages: extraPythonPackages = ps: [ … ].'');
+  modules = [ library ] ++ lib.unique (chosen.extras ++ lib.concatMap groupOf extraDependencyGroups);
+
+  gates = import ./gates {
+    inherit
+      lib
+      runCommand
+      writeText
+      python
+      library
+      ;
+  };
   closureCheck = gates.pythonClosure modules;
-  pluginDir = gates.pluginDir extraPlugins;
+  # A published plugin may be a Python package alone (./plugins): there is no directory of it.
+  pluginDir = gates.pluginDir (lib.filter (plugin: !(plugin.hasEntryPoint or false)) extraPlugins);
   # Without the imports the registrations of plugins are unknown, and nothing is started.
-  settingsCheck = file:
-    if checkImports then gates.startCheck ({ package = unchecked; inherit file pluginCheck; } // runtime)
-    else gates.configCheck file;
-  pluginCheck = gates.pluginCheck ({ package = unchecked; inherit pluginDir checkImports; } // runtime);
+  settingsCheck =
+    file:
+    if checkImports then
+      gates.startCheck (
+        {
+          package = unchecked;
+          inherit file pluginCheck;
+        }
+        // runtime
+      )
+    else
+      gates.configCheck file;
+  pluginCheck = gates.pluginCheck (
+    {
+      package = unchecked;
+      inherit pluginDir checkImports;
+    }
+    // runtime
+  );
 
   environment = python.buildEnv.override {
     extraLibs = modules;
@@ -49,10 +100,13 @@ let
     postBuild = ": ${closureCheck}";
   };
 
-  unchecked = runCommand "hermes-agent-unchecked-${library.version}" { nativeBuildInputs = [ makeBinaryWrapper ]; } ''
-    makeWrapper ${environment}/bin/hermes $out/bin/hermes \
-      --set HERMES_BUNDLED_PLUGINS :${pluginDir}/plugins
-  '';
+  unchecked =
+    runCommand "hermes-agent-unchecked-${library.version}"
+      { nativeBuildInputs = [ makeBinaryWrapper ]; }
+      ''
+        makeWrapper ${environment}/bin/hermes $out/bin/hermes \
+          --set HERMES_BUNDLED_PLUGINS :${pluginDir}/plugins
+      '';
 
   # What a start would otherwise look for: it is taken while everything is as it was here, which in the store is for ever.
   pluginIndex = runCommand "hermes-agent-plugin-index" { } ''
@@ -61,32 +115,69 @@ let
   '';
 
   # withPlugins { python = ps: [ ps.foo ]; directories = [ ./bar ]; groups = [ "voice" ]; }: the same agent with more.
-  withPlugins = { python ? [ ], directories ? [ ], groups ? [ ] }:
-    lib.makeOverridable (import ./package.nix) (arguments // {
-      extraPythonPackages = ps: asFunction extraPythonPackages ps ++ asFunction python ps;
-      extraPlugins = extraPlugins ++ directories;
-      extraDependencyGroups = lib.unique (extraDependencyGroups ++ groups);
-    });
+  withPlugins =
+    {
+      python ? [ ],
+      directories ? [ ],
+      groups ? [ ],
+    }:
+    lib.makeOverridable (import ./package.nix) (
+      arguments
+      // {
+        extraPythonPackages = ps: asFunction extraPythonPackages ps ++ asFunction python ps;
+        extraPlugins = extraPlugins ++ directories;
+        extraDependencyGroups = lib.unique (extraDependencyGroups ++ groups);
+      }
+    );
+  final =
+    runCommand "hermes-agent-${library.version}"
+      {
+        nativeBuildInputs = [ makeBinaryWrapper ];
+        pname = "hermes-agent";
+        inherit (library) version meta;
+        passthru = {
+          inherit
+            python
+            library
+            environment
+            unchecked
+            withPlugins
+            ;
+          inherit
+            gates
+            closureCheck
+            pluginDir
+            pluginCheck
+            pluginIndex
+            settingsCheck
+            ;
+          inherit (library) optional-dependencies;
+          application = python.pkgs.toPythonApplication library;
+          tests = {
+            inherit closureCheck pluginDir pluginCheck;
+            inherit (gates) packageImports;
+            inherit (library.tests) pytest;
+          }
+          // lib.optionalAttrs (testers != null) (
+            import ./tests.nix {
+              inherit testers;
+              package = final;
+            }
+          );
+          # A modular service (NixOS 25.11): system.services.<name>.imports = [ package.services.default ];
+          services.default = {
+            imports = [ ./service.nix ];
+            hermes-agent.package = lib.mkDefault final;
+          };
+        };
+      }
+      ''
+        mkdir -p $out/nix-support
+        makeWrapper ${unchecked}/bin/hermes $out/bin/hermes \
+          --set-default HERMES_PLUGIN_INDEX $out/share/hermes-agent/plugins.json
+        mkdir -p $out/share/hermes-agent
+        cp ${pluginIndex} $out/share/hermes-agent/plugins.json
+        cp ${pluginCheck} $out/nix-support/plugins.json
+      '';
 in
-runCommand "hermes-agent-${library.version}"
-{
-  nativeBuildInputs = [ makeBinaryWrapper ];
-  pname = "hermes-agent";
-  inherit (library) version meta;
-  passthru = {
-    inherit python library environment unchecked withPlugins;
-    inherit gates closureCheck pluginDir pluginCheck pluginIndex settingsCheck;
-    tests = {
-      inherit closureCheck pluginDir pluginCheck;
-      inherit (gates) packageImports;
-    };
-  };
-}
-  ''
-    mkdir -p $out/nix-support
-    makeWrapper ${unchecked}/bin/hermes $out/bin/hermes \
-      --set-default HERMES_PLUGIN_INDEX $out/share/hermes-agent/plugins.json
-    mkdir -p $out/share/hermes-agent
-    cp ${pluginIndex} $out/share/hermes-agent/plugins.json
-    cp ${pluginCheck} $out/nix-support/plugins.json
-  ''
+final

@@ -25,6 +25,9 @@
 
   # The rest of the machine.
   boot.loader.grub.enable = false;
-  fileSystems."/" = { device = "/dev/disk/by-label/nixos"; fsType = "ext4"; };
+  fileSystems."/" = {
+    device = "/dev/disk/by-label/nixos";
+    fsType = "ext4";
+  };
   system.stateVersion = "26.05";
 }

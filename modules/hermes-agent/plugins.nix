@@ -20,7 +20,7 @@ in
       example = lib.literalExpression ''
         [ (pkgs.fetchFromGitHub { owner = "you"; repo = "hermes-my-plugin"; rev = "v1.0.0"; hash = "sha256-…"; }) ]
       '';
-      description = "Directory plugins: source trees with `plugin.yaml` and `__init__.py` at the root.";
+      description = "Directory plugins: source trees with `plugin.yaml` and `__init__.py` at the root. Published plugins: `with pkgs.hermesPlugins; [ … ]`.";
     };
 
     extraPythonPackages = mkOption {
@@ -38,7 +38,7 @@ in
     extraDependencyGroups = mkOption {
       type = types.listOf types.str;
       default = [ ];
-      example = [ "messaging" "hindsight" ];
+      example = [ "messaging" "voice" ];
       description = "Packages by purpose, with upstream's names for them; `nix/groups.nix` has the list.";
     };
 

@@ -10,17 +10,20 @@
     if named != "" then named else toString ../../.venv/lib/python3.11/site-packages,
   # A file that test_corpus.py writes: where published plugins are installed.
   corpusFile ? "",
+  # A file of the tests of published plugins: { files, sites }, what there is of them and of what they import.
+  publishedFile ? "",
 }:
 let
   system = builtins.currentSystem;
   # Asked while evaluating, and again when what is installed changes.
-  host = lib.importJSON (derivation {
+  plain = lib.importJSON (derivation {
     name = "host.json";
     inherit system hostSite;
     installed = lib.attrNames (builtins.readDir hostSite);
     builder = "/bin/bash";
     args = [ "-c" "/usr/bin/python3 ${./nixpkgs/host.py} $hostSite/../../../bin/python $hostSite > $out" ];
   });
+  host = if publishedFile == "" then plain else import ./published.nix { inherit lib; host = plain; file = publishedFile; };
   pkgs = import ./nixpkgs/minipkgs { inherit lib host system; };
   nixosSystem = import ./nixpkgs/nixos { inherit lib; legacyPackages.${system} = pkgs; };
 
@@ -72,12 +75,17 @@ let
   good = hosts ./accepted.nix;
   started = hosts ./refused-started.nix;
   fixtures = import ./fixtures.nix { inherit lib pkgs; };
-  e2e = import ./e2e/vm.nix { pkgs = pkgs // { testers.runNixOSTest = test: test; }; };
+  # What nixpkgs' testers would be given.
+  testers = { runNixOSTest = test: test; testVersion = test: test; };
+  e2e = import ./e2e/vm.nix { pkgs = pkgs // { inherit testers; }; };
+  forNixpkgs = (pkgs.callPackage ../../nix/package.nix { inherit testers; }).tests;
   hermes-agent = pkgs.callPackage ../../nix/package.nix { };
+  hermesPlugins = pkgs.callPackage ../../nix/plugins { };
 in
 {
   inherit lib pkgs fixtures settingsOptions;
   inherit hermes-agent;
+  extras = lib.attrNames hermes-agent.optional-dependencies;
   withPluginsTwice = (hermes-agent.withPlugins { python = ps: [ fixtures.weather ]; }).withPlugins {
     directories = [ (fixtures.plugin "hello") ];
   };
@@ -197,11 +205,19 @@ in
   # The machine of e2e/script.py, which is the one that `runNixOSTest` is given.
   e2e = host' { extra = e2e.nodes.machine; };
   vm = { inherit (e2e) name testScript; };
+  container = { inherit (forNixpkgs.container) name testScript; machines = lib.attrNames forNixpkgs.container.containers; };
+  versionTest = { inherit (forNixpkgs.version) command; package = forNixpkgs.version.package.pname; };
+  # The modular service, with the options that a service manager declares; `systemd` is there or not.
+  modularService = import ./modular-service.nix { inherit lib pkgs hermes-agent; };
   # Plugins that are tried while they are built: those that are good, and those that are not.
   tried = import ./tried.nix { inherit pkgs fixtures host'; };
   # What the checks of many plugins cost.
   fifty = host' { services.extraPlugins = lib.genList (i: fixtures.numbered (toString i)) 50; };
   # Published plugins, as packages.
+  inherit hermesPlugins;
+  hermesPluginsTogether = pkgs.callPackage ../../nix/plugins/together.nix { };
+  # Published plugins of each kind; jovaltus brings a library.
+  publishedHost = host' { services.extraPlugins = with hermesPlugins; [ agentguard-hermes-plugin jovaltus memorylake-hermes ]; };
   corpus = import ./corpus.nix { inherit lib pkgs fixtures host'; sites = lib.importJSON corpusFile; };
   configGate = import ./config-gate.nix { inherit lib pkgs; };
 }

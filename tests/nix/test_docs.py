@@ -24,7 +24,7 @@ let
   stub = { };
   lines = { config, pkgs, ps, hermes-agent }: { %s };
   found = lines { config = stub; pkgs = stub; ps = stub; hermes-agent.nixosModules.default = stub; };
-  others = [ "services" "imports" "sops" "age" ];
+  others = [ "services" "imports" "nixpkgs" "sops" "age" ];
 in {
   hermes = builtins.attrNames (found.services.hermes-agent or { });
   top = builtins.filter (name: !(builtins.elem name others)) (builtins.attrNames found);

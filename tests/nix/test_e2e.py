@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -36,3 +37,24 @@ def test_the_test_for_those_who_have_nixpkgs_is_the_same_machine_and_script(nix)
     given = nix.evaluate("vm")
     assert given["name"] == "hermes-agent"
     assert given["testScript"] == (HERE / "script.py").read_text()
+
+
+def test_the_container_and_the_version_test_for_those_who_have_nixpkgs_are_handed_the_same(nix) -> None:
+    """They are tests of the package (`tests.vm`, `tests.container`, `tests.version`), which are not run here."""
+    given = nix.evaluate("container")
+    assert given == {**nix.evaluate("vm"), "machines": ["machine"]}
+    assert nix.evaluate("versionTest") == {"command": "HOME=$TMPDIR hermes --version", "package": "hermes-agent"}
+
+
+def test_the_modular_service_runs_the_daemon_with_its_settings(nix) -> None:
+    """It is evaluated with the options of NixOS' base of such services; NixOS itself runs none here."""
+    service = json.loads(nix.build("modularService").path.read_text())
+    program, *arguments = service["argv"]
+    assert program.endswith("/bin/hermes") and arguments == ["gateway", "run", "--verbose"]
+    assert service["withoutSystemd"] == service["argv"]
+    unit = service["unit"]
+    assert unit["environment"]["HERMES_HOME"] == "/var/lib/agent"
+    assert json.loads(Path(unit["environment"]["HERMES_DECLARED_CONFIG"]).read_text()) == {
+        "model": {"default": "test/model"}
+    }
+    assert unit["serviceConfig"]["Type"] == "notify" and unit["serviceConfig"]["StateDirectory"] == "agent"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,7 @@ def test_the_flake_shows_what_there_is(nix, tree: Path, nixpkgs: Path) -> None:
         "checks",
         "devShells",
         "formatter",
+        "legacyPackages",
         "nixosModules",
         "overlays",
         "packages",
@@ -103,6 +105,20 @@ def test_the_overlay_has_the_builder_of_plugins_and_a_template_passes_through_it
     built = nix.flake("build", "--impure", "--no-link", "--json", "--expr", expression)
     assert built.status == 0, built.stderr
     assert (Path(json.loads(built.stdout)[0]["outputs"]["out"]) / "plugin.yaml").is_file()
+
+
+def test_one_line_of_ci_checks_a_plugin_of_ones_own(nix, tree: Path, nixpkgs: Path, tmp_path: Path) -> None:
+    """`nix flake check` in the template of a directory plugin, as it is and with a fault."""
+    plugin = tmp_path / "plugin"
+    shutil.copytree(tree / "nix" / "templates" / "plugin-directory", plugin)
+    command = ("flake", "check", f"path:{plugin}", "--override-input", "hermes-agent", f"path:{tree}")
+    done = nix.flake(*command, offline_nixpkgs=nixpkgs)
+    assert done.status == 0, done.stderr
+    code = plugin / "__init__.py"
+    code.write_text(f"import flux_capacitor\n{code.read_text()}")
+    refused = nix.flake(*command, offline_nixpkgs=nixpkgs)
+    assert refused.status != 0
+    assert "ModuleNotFoundError: No module named 'flux_capacitor'" in refused.stderr
 
 
 def test_the_template_of_a_package_is_a_plugin(nix, tree: Path, nixpkgs: Path) -> None:

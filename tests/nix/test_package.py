@@ -123,6 +123,21 @@ def test_every_extra_of_the_project_is_a_group_of_the_module_with_what_it_wants(
     assert len(extras) > 5 and lacking == {}, "add it to nix/groups.nix"
 
 
+@pytest.mark.skipif(not os.environ.get("HERMES_NIX_FULL"), reason="run by `make test-nix` (HERMES_NIX_FULL=1)")
+def test_the_quick_part_of_the_suite_passes_against_the_installed_package(nix) -> None:
+    assert nix.build("hermes-agent.tests.pytest").status == 0
+
+
+def test_the_package_names_its_extras_and_what_it_relaxes(nix) -> None:
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(extras) <= set(nix.evaluate("extras"))
+    library = (REPOSITORY / "nix" / "library.nix").read_text()
+    relaxed = re.findall(r'"([^"]+)"', re.search(r"pythonRelaxDeps = \[(.*?)\];", library, re.S)[1])
+    assert relaxed and set(relaxed) <= set(re.findall(r"^    ([a-z0-9-]+)$", library, re.M))
+    meta = nix.evaluate("hermes-agent.meta")
+    assert {"description", "license", "longDescription", "mainProgram", "maintainers", "platforms"} <= set(meta)
+
+
 def test_with_plugins_adds_to_what_is_there(nix) -> None:
     package = nix.build("withPluginsTwice").path
     report = json.loads((package / "nix-support" / "plugins.json").read_text())

@@ -10,8 +10,19 @@
 
   # `nix build` loads the plugin and runs its tests; `nix flake check` does the same.
   # On a host: services.hermes-agent.extraPlugins = [ inputs.my-plugin.packages.${system}.default ];
-  outputs = { self, nixpkgs, hermes-agent }:
-    let forEachSystem = f: nixpkgs.lib.genAttrs [ "x86_64-linux" "aarch64-linux" ] (system: f nixpkgs.legacyPackages.${system}); in
+  outputs =
+    {
+      self,
+      nixpkgs,
+      hermes-agent,
+    }:
+    let
+      forEachSystem =
+        f:
+        nixpkgs.lib.genAttrs [ "x86_64-linux" "aarch64-linux" ] (
+          system: f nixpkgs.legacyPackages.${system}
+        );
+    in
     {
       packages = forEachSystem (pkgs: {
         default = hermes-agent.lib.mkPlugin pkgs {
@@ -21,6 +32,8 @@
           # dependencies = ps: [ ps.redis ];
         };
       });
-      checks = forEachSystem (pkgs: { plugin = self.packages.${pkgs.stdenv.hostPlatform.system}.default; });
+      checks = forEachSystem (pkgs: {
+        plugin = self.packages.${pkgs.stdenv.hostPlatform.system}.default;
+      });
     };
 }

@@ -9,18 +9,25 @@
   };
 
   # On a host: services.hermes-agent.extraPythonPackages = ps: [ (ps.callPackage inputs.my-plugin.lib.package { }) ];
-  outputs = { nixpkgs, hermes-agent, ... }:
+  outputs =
+    { nixpkgs, hermes-agent, ... }:
     let
-      forEachSystem = f: nixpkgs.lib.genAttrs [ "x86_64-linux" "aarch64-linux" ] (system: f nixpkgs.legacyPackages.${system});
-      package = { buildPythonPackage, setuptools }: buildPythonPackage {
-        pname = "my-plugin";
-        version = "0.1.0";
-        pyproject = true;
-        src = ./.;
-        build-system = [ setuptools ];
-        dependencies = [ ];
-        pythonImportsCheck = [ "my_plugin" ];
-      };
+      forEachSystem =
+        f:
+        nixpkgs.lib.genAttrs [ "x86_64-linux" "aarch64-linux" ] (
+          system: f nixpkgs.legacyPackages.${system}
+        );
+      package =
+        { buildPythonPackage, setuptools }:
+        buildPythonPackage {
+          pname = "my-plugin";
+          version = "0.1.0";
+          pyproject = true;
+          src = ./.;
+          build-system = [ setuptools ];
+          dependencies = [ ];
+          pythonImportsCheck = [ "my_plugin" ];
+        };
     in
     {
       lib = { inherit package; };

@@ -1,8 +1,12 @@
 # script.py in a virtual machine, for those who have nixpkgs: `nix build .#checks.x86_64-linux.vm`.
-{ pkgs }:
+# kind = "containers": in a container of NixOS' test driver, which needs no kernel of its own.
+{
+  pkgs,
+  kind ? "nodes",
+}:
 pkgs.testers.runNixOSTest {
   name = "hermes-agent";
-  nodes.machine = import ./host.nix {
+  ${kind}.machine = import ./host.nix {
     module = ../../../modules/hermes-agent;
     plugin = ../../../examples/plugins/calculator;
     package = ps: [

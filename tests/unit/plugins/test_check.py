@@ -347,3 +347,25 @@ def test_names_in_the_config_that_nothing_answers_to_are_errors(
         assert f"error: hermes-agent: {words}" in err
     assert "`lamp`" not in err
     assert "`lights`" not in err
+
+
+def test_a_package_that_lists_its_plugin_in_two_groups_is_in_no_conflict_with_itself(tmp_path: Path) -> None:
+    info = tmp_path / "site" / "twofold-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: twofold\nVersion: 1.0\n")
+    groups = (
+        "[hermes_agent.plugins]\ntwofold = twofold:register\n\n[hermes_agent.memory_providers]\ntwofold = twofold\n"
+    )
+    (info / "entry_points.txt").write_text(groups)
+    schema = "{'name': 'twice', 'description': 'x', 'parameters': {'type': 'object', 'properties': {}}}"
+    body = f"    ctx.register_tool('twice', 'twofold', {schema}, lambda args, **kwargs: '{{}}')\n"
+    (tmp_path / "site" / "twofold.py").write_text(f"def register(ctx):\n{body}")
+    environment = os.environ | {
+        "PYTHONPATH": str(tmp_path / "site"),
+        "HERMES_HOME": str(tmp_path),
+        "HOME": str(tmp_path),
+    }
+    command = [sys.executable, "-m", "hermes_agent", "plugins", "check", "--no-sandbox"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "its package lists it in a second group, as `" in done.stderr

@@ -42,6 +42,7 @@ rec {
   mapAttrs' = f: s: listToAttrs (mapAttrsToList f s);
   filterAttrs = p: s: removeAttrs' (filter (n: !(p n s.${n})) (attrNames s)) s;
   removeAttrs' = names: s: builtins.removeAttrs s names;
+  attrVals = names: s: map (n: s.${n}) names;
   genAttrs = names: f: listToAttrs (map (n: nameValuePair n (f n)) names);
   concatMapAttrs = f: s: foldl' (acc: x: acc // x) { } (mapAttrsToList f s);
   attrByPath = path: default: s:

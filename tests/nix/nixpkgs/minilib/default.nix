@@ -12,6 +12,9 @@ let
   lib = base // properties // options // modules // {
     inherit types;
     licenses.mit.spdxId = "MIT";
+    licenses.unfree.free = false;
+    getLicenseFromSpdxId = spdxId: { inherit spdxId; };
+    sourceTypes = { fromSource.isSource = true; binaryNativeCode.isSource = false; };
     platforms.linux = [ "x86_64-linux" "aarch64-linux" ];
     options = options;
     modules = modules;

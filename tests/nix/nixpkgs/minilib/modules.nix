@@ -75,7 +75,7 @@ let
         else m.config or { };
     };
 
-  evalModules = { modules, specialArgs ? { }, prefix ? [ ] }:
+  evalModules = { modules, specialArgs ? { }, prefix ? [ ], class ? null }:
     let
       arguments = { inherit config; available = { inherit lib config options; } // specialArgs; };
 

@@ -13,7 +13,7 @@ let
   pkgs = build // interpreters // {
     inherit lib system;
     callPackage = lib.callPackageWith pkgs;
-    stdenv.hostPlatform = { inherit system; isLinux = true; };
+    stdenv = { hostPlatform = { inherit system; isLinux = true; }; cc.cc.lib = build.mk "gcc-lib" { } "mkdir $out"; };
     formats.json = _: {
       type = jsonValue;
       generate = name: value:
@@ -47,6 +47,21 @@ let
     # Evaluates as nixpkgs' does; there is nothing to fetch it with.
     fetchFromGitHub = { owner, repo, rev, hash, name ? "source" }:
       build.runCommand name { inherit owner repo rev hash; } ''echo "error: no network for $owner/$repo" >&2; exit 1'';
+    # A file of the folder `host.files`, and no other than the one of the hash.
+    fetchPypi = { pname, version, hash, format ? "setuptools", dist ? "py2.py3", abi ? "none", platform ? "any", ... }:
+      let file = "${pname}-${version}" + (if format == "wheel" then "-${dist}-${abi}-${platform}.whl" else ".tar.gz"); in
+      derivation {
+        name = file;
+        inherit system;
+        outputHashMode = "flat";
+        outputHashAlgo = "sha256";
+        outputHash = hash;
+        files = host.files or "";
+        PATH = "/usr/bin:/bin";
+        builder = "/bin/bash";
+        args = [ "-c" ''cp "$files/$name" "$out" || { echo "error: no network for $name" >&2; exit 1; }'' ];
+      };
+    autoPatchelfHook = build.mk "auto-patchelf-hook" { } "mkdir $out";
     # The server itself where the machine has it as a Python package; else one that answers nothing.
     llama-cpp = build.writeShellScriptBin "llama-server" (
       if pkgs.python3.pkgs ? xllamacpp

@@ -66,10 +66,59 @@ let
           echo "${toString (dependencies ++ lib.optional runs python)}" > $out/nix-support/propagated-build-inputs
         '';
 
-      buildPythonPackage = { pname, version, src, dependencies ? [ ], optional-dependencies ? { }, pythonImportsCheck ? [ ], meta ? { }, ... }:
-        install { inherit pname version dependencies meta; passthru = { inherit optional-dependencies; }; } ''
-          ${host.python} ${./install.py} --shebang ${if runs then python.interpreter else "/nonexistent"} \
-            ${src} "$out" ${lib.escapeShellArgs [ pname version sitePackages ]}
+      shebang = if runs then python.interpreter else "/nonexistent";
+      fromWheel = { src, relaxed, removed }: ''
+        ${host.python} ${./wheel.py} --shebang ${shebang} --relax ${toString relaxed} --remove ${toString removed} -- \
+          ${src} "$out" ${sitePackages}
+      '';
+      fromTree = { src, pname, version }: ''
+        ${host.python} ${./install.py} --shebang ${shebang} ${src} "$out" ${lib.escapeShellArgs [ pname version sitePackages ]}
+      '';
+
+      # In a copy of the source, with what the tests import.
+      pytest = { src, inputs, paths }: ''
+        cp -r ${src} source && chmod -R u+w source && cd source
+        HOME=$TMPDIR ${(pythonEnv { extraLibs = inputs ++ [ packages.pytest ]; }).interpreter} -m pytest -q -p no:cacheprovider ${toString paths}
+      '';
+
+      # An attribute set, or a function of itself with `finalPackage`.
+      buildPythonPackage = given:
+        if !lib.isFunction given then build given
+        else lib.fix (self: let attrs = given (attrs // { passthru = self.passthru; finalPackage = self; }); in build attrs);
+
+      build =
+        { pname
+        , version
+        , src
+        , format ? "pyproject"
+        , dependencies ? [ ]
+        , optional-dependencies ? { }
+        , pythonRelaxDeps ? [ ]
+        , pythonRemoveDeps ? [ ]
+        , pythonImportsCheck ? [ ]
+        , nativeCheckInputs ? [ ]
+        , enabledTestPaths ? [ ]
+        , installPhase ? ""
+        , passthru ? { }
+        , meta ? { }
+        , ...
+        }:
+        let
+          hooks = lib.catAttrs "pname" (lib.filter (each: lib.hasSuffix "check-hook" (each.pname or "")) nativeCheckInputs);
+          inputs = lib.filter (each: each ? pythonModule) nativeCheckInputs;
+        in
+        if format == "other" then mk "python${python.version}-${pname}-${version}" { inherit pname version meta; } ''
+          ${lib.optionalString (lib.elem "pytest-check-hook" hooks) (pytest { inherit src inputs; paths = enabledTestPaths; })}
+          ${installPhase}
+        ''
+        else install { inherit pname version dependencies meta; passthru = { inherit optional-dependencies; } // passthru; } ''
+          ${if format == "wheel"
+            then fromWheel { inherit src; relaxed = pythonRelaxDeps; removed = pythonRemoveDeps; }
+            else fromTree { inherit src pname version; }}
+          ${lib.optionalString (lib.elem "version-check-hook" hooks) ''
+            PYTHONPATH=$out/${sitePackages}:${lib.makeSearchPath sitePackages (requiredPythonModules dependencies)} HOME=$TMPDIR \
+              $out/bin/${meta.mainProgram} --version | grep -F "${version}"
+          ''}
           for module in ${toString pythonImportsCheck}; do
             PYTHONPATH=$out/${sitePackages}:${lib.makeSearchPath sitePackages (requiredPythonModules dependencies)} \
               ${host.python} -S -c "import $module"
@@ -92,8 +141,11 @@ let
       imagined = lib.genAttrs [ "discordpy" "hindsight-client" "python-telegram-bot" "slack-bolt" "slack-sdk" "slixmpp" "mcp" ]
         (pname: install { inherit pname; version = "1.0"; dependencies = [ ]; } "mkdir $out");
 
-      packages = imagined // builtins.mapAttrs (fromSite packages host.site) host.distributions // {
+      packages = imagined // lib.mapAttrs (_: name: packages.${name}) (host.aliases or { }) // builtins.mapAttrs (name: each: fromSite packages (each.site or host.site) name each) host.distributions // {
         inherit python buildPythonPackage requiredPythonModules fromSite;
+        toPythonApplication = package: package;
+        pytestCheckHook = mk "pytest-check-hook" { pname = "pytest-check-hook"; version = "host"; } "mkdir $out";
+        versionCheckHook = mk "version-check-hook" { pname = "version-check-hook"; version = "host"; } "mkdir $out";
         callPackage = lib.callPackageWith packages;
         inherit lib;
         # Build systems: install.py does their work.
