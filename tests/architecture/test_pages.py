@@ -151,7 +151,7 @@ def test_make_help_names_every_target() -> None:
 
 
 def test_the_shell_of_nix_brings_what_a_machine_without_nix_has_to_bring() -> None:
-    shell = re.search(r"mkShell \{ packages = \[ (.+?) \]", (ROOT / "flake.nix").read_text(encoding="utf-8"))
+    shell = re.search(r"mkShell \{\s+packages = \[(.+?)\]", (ROOT / "flake.nix").read_text(encoding="utf-8"), re.DOTALL)
     assert shell is not None and shell[1].split() == ["pkgs.git", "pkgs.gnumake", "pkgs.python3"]
     tools = {Path(line.split()[0]).name for line in recipe("check")} | {"pre-commit", "pytest"}
     packages = (ROOT / "requirements" / "dev.in").read_text(encoding="utf-8").split()
