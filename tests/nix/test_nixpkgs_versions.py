@@ -58,5 +58,7 @@ def test_the_page_has_a_row_with_todays_range_for_each_requirement() -> None:
         for text in texts
     )
     rows = re.findall(r"^\|[^|]*\| `([^`]+)` \| `?([^`|]+?)`? \| [^|]+ \| [^|]+ \|$", PAGE.read_text(), re.MULTILINE)
-    assert sorted((name, "" if spec == "any" else spec.replace(",", "")) for name, spec in rows) == wanted
+    assert sorted((name, "" if spec == "any" else spec.replace(",", "")) for name, spec in rows) == wanted, (
+        "`nix/nixpkgs-versions --write` writes it again"
+    )
     assert re.search(r"^Read on \d{4}-\d\d-\d\d\.$", PAGE.read_text(), re.MULTILINE)
