@@ -17,7 +17,12 @@ from nix.booting import container
 from nix.promises import variant
 from run_in_systemd import Outcome
 
-pytestmark = [pytest.mark.nix, pytest.mark.service, pytest.mark.xdist_group("systemd")]
+pytestmark = [
+    pytest.mark.nix,
+    pytest.mark.service,
+    pytest.mark.xdist_group("systemd"),
+    pytest.mark.timeout(900 if os.environ.get("HERMES_NIX_FULL") else 600),
+]
 
 HERE = Path(__file__).parent
 COUNT, HOST = (10, "agents.ten") if os.environ.get("HERMES_NIX_FULL") else (3, "agents.three")
@@ -73,7 +78,7 @@ for name, agent in agents.items():
 run("systemctl", "stop", "hermes-agent-a1")
 out["after_a_stop"] = [show("hermes-agent-a1", "ActiveState"), show("hermes-agent", "ActiveState")]
 # With many of them the machine may need more than the time of a shutdown.
-run("systemctl", "stop", "hermes-agent*.service")
+run("systemctl", "stop", "hermes-agent*.service", "probe-*.service", "hermes-exec*.socket", "scripted-model.service")
 print(json.dumps(out))
 """
 
@@ -125,7 +130,6 @@ def booted(nix) -> tuple[Outcome, dict[str, Any]]:
     return outcome, json.loads(outcome.stdout) | {"agents": agents}
 
 
-@pytest.mark.timeout(600)
 def test_each_agent_answers_by_its_own_command(booted: tuple[Outcome, dict[str, Any]]) -> None:
     _, seen = booted
     assert seen["states"] == dict.fromkeys(NAMES, "active active")

@@ -43,7 +43,9 @@ def packages(nixos: Path) -> str:
 
 
 def evaluate(nix: Any, nixos: Path, library: str, packages: str, attribute: str) -> Any:
-    command = ["nix-instantiate", "--eval", "--strict", "--json", *nix.options, "tests/nix/nixos-modules.nix"]
+    # The description of the host is built while evaluating.
+    command = ["nix-instantiate", "--eval", "--read-write-mode", "--strict", "--json", *nix.options]
+    command += ["tests/nix/nixos-modules.nix"]
     command += ["--arg", "nixos", str(nixos), "--arg", "library", str(Path(library).resolve())]
     command += ["--argstr", "names", packages, "--argstr", "hostSite", nix.site, "-A", attribute]
     done = subprocess.run(command, cwd=nix.tree, capture_output=True, text=True, timeout=600, check=False)

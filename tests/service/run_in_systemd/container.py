@@ -18,7 +18,7 @@ from run_in_systemd.plan import INSIDE, NAME, PATH, Bind, HarnessError, Plan, Pr
 
 __all__ = ["Container", "Outcome"]
 
-BOOT_S, STOP_S = 30.0, 60.0
+BOOT_S, STOP_S = 30.0, 120.0
 ENVIRONMENT = {
     "PATH": PATH,
     "HOME": "/root",
