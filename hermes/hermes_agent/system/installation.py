@@ -5,6 +5,7 @@ No command contains the bare distribution name, since another program has it on 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
@@ -159,7 +160,9 @@ def _target(origin: Mapping[str, Any], extra: str) -> str:
     parts = urlsplit(url)
     if parts.scheme == "file":
         path = Path(unquote(parts.path))
-        return f"{path}[{extra}]" if path.is_file() or (path / "pyproject.toml").is_file() else ""
+        with contextlib.suppress(OSError):  # in a folder of another user
+            return f"{path}[{extra}]" if path.is_file() or (path / "pyproject.toml").is_file() else ""
+        return ""
     vcs = origin.get("vcs_info")
     if isinstance(vcs, dict):
         url = f"{vcs.get('vcs', 'git')}+{url}@{vcs.get('commit_id', 'HEAD')}"

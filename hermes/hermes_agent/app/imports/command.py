@@ -80,7 +80,7 @@ def _print_report(report: ImportReport, *, is_complete: bool) -> None:
 
 
 class StepLines:
-    """Prints on standard error which step long work is at: a line for each kind of activity, for pipes and logs."""
+    """Prints the steps of long work on standard error: a line for each kind of activity."""
 
     def __init__(self) -> None:
         self._kinds: set[str] = set()
