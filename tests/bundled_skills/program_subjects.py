@@ -61,7 +61,7 @@ SUBJECTS = [
         user="postgres",
         state=(("runuser", "-u", "postgres", "--", "pg_dumpall"),),
         restless=(
-            r"dumpall: .*restrict ",
+            r"^\\(un)?restrict ",
             r"/var/lib/postgresql/",
             r"/var/log/postgresql",
         ),  # the server's own; `pg_dumpall` is compared

@@ -18,7 +18,10 @@ from hermes_agent.skills.library import BUNDLED_SKILLS
 from hermes_agent.skills.skill_file import SkillFolder
 from run_in_systemd import Container
 
-__all__ = ["SKILLS", "WHOLE", "Shown", "Subject", "commands", "files_of", "has", "problems", "run_steps", "script_of"]
+__all__ = [
+    *("SKILLS", "WHOLE", "Shown", "Subject", "commands", "files_of", "has", "planting_of"),
+    *("problems", "run_steps", "script_of"),
+]
 
 HERE = Path(__file__).parent
 SKILLS = {skill.folder: skill for skill in SkillFolder((BUNDLED_SKILLS,)).find()}
@@ -80,11 +83,16 @@ def commands(name: str) -> list[str]:
     return found[1].strip().splitlines()
 
 
-def script_of(subject: Subject) -> str:
-    """Return a script for bash that plants the fault and runs `inside.py`, with `files_of` in its machine."""
+def planting_of(subject: Subject) -> str:
+    """Return a script for bash that plants the fault, with `files_of` in its machine."""
     planting = (HERE / "subjects" / subject.script).read_text()
     lines = ["set -eu", (HERE / "subjects" / "common.sh").read_text(), f"plant() {{\n{planting}\n}}", "plant >&2"]
-    return "\n".join([*lines, "exec python3 /opt/inside.py /opt/plan.json"])
+    return "\n".join(lines)
+
+
+def script_of(subject: Subject) -> str:
+    """Return `planting_of`, and then the run of `inside.py`."""
+    return f"{planting_of(subject)}\nexec python3 /opt/inside.py /opt/plan.json"
 
 
 def files_of(subject: Subject, watched: Sequence[str]) -> dict[str, str]:
