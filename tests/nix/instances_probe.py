@@ -116,7 +116,7 @@ def problems(me, is_listed):
             yield f"{name}: {problem}"
     shared = Path("/dev/shm", f"of-{me}-{os.getpid()}")
     shared.touch()
-    if strangers := [other for other in os.listdir("/dev/shm") if other != shared.name]:
+    if strangers := [other for other in os.listdir("/dev/shm") if other != shared.name and not is_listed]:
         yield f"shared memory: {', '.join(strangers)}"
     said = subprocess.run(["journalctl", "-q", "--no-pager", "-n", "500"], capture_output=True, text=True, check=False)
     lines = [line for line in said.stdout.splitlines() if "hermes" in line]
@@ -127,7 +127,8 @@ def problems(me, is_listed):
 def main(kind, me):
     """Kinds: `agent` and `command`, which must find nothing; `control`, which must find everything.
 
-    A command of the profile `host` (`command-host`) sees what any user of the machine does: which processes there are.
+    A command of the profile `host` (`command-host`) sees what any user of the machine does: which processes and shared
+    memory there are.
     """
     if kind == "control":
         seen = markers_in_files()

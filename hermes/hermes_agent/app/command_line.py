@@ -133,6 +133,8 @@ def run(argv: Sequence[str]) -> int:
             _add_plugin_commands(parser)
         else:
             parser = build_parser(SUBCOMMANDS)
+            if not {"-h", "--help"}.isdisjoint(argv):
+                _add_plugin_commands(parser)
         args = parser.parse_args(argv)
         return cast("Callable[[argparse.Namespace], int]", args.run)(args)
     except UserError as error:
