@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.app.plugins.home import InstalledPlugins, installed_reports
+from hermes_agent.config.home import PLUGINS_STATE
 from hermes_agent.host import Host
-from hermes_agent.plugins.plugin_state import STATE_NAME, last_load, read_state, report_loaded, report_rejected
+from hermes_agent.plugins.plugin_state import last_load, read_state, report_loaded, report_rejected
 
 Write = Callable[..., Path]
 Start = Callable[..., Host]
@@ -128,7 +129,7 @@ def test_a_load_error_is_noted_until_the_files_change(home: Path, write_plugin: 
     place = write_plugin("bad", "def register(ctx):\n    raise ValueError('no')\n")
     manifest = start(enable=("bad",)).plugins._plugins["bad"].manifest
 
-    assert (home / STATE_NAME).stat().st_mode & 0o777 == 0o600
+    assert (home / PLUGINS_STATE).stat().st_mode & 0o777 == 0o600
     assert last_load(read_state(home), manifest) | {"stamp": ""} == {
         "path": str(place),
         "stamp": "",
@@ -152,11 +153,11 @@ def test_a_home_without_trouble_gets_no_note(home: Path, write_plugin: Write, st
     write_plugin("good")
     start(enable=("good",))
 
-    assert not (home / STATE_NAME).exists()
+    assert not (home / PLUGINS_STATE).exists()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", json.dumps({"format": 99, "plugins": {"a": {}}}), '{"format": 1}'])
 def test_a_note_that_cannot_be_read_is_no_note(home: Path, text: str) -> None:
-    (home / STATE_NAME).write_text(text)
+    (home / PLUGINS_STATE).write_text(text)
 
     assert read_state(home) == {}
