@@ -77,6 +77,7 @@ def test_parameters_are_written_in_short() -> None:
     assert parameters(int.from_bytes) is not None
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(not os.environ.get("HERMES_SURFACE"), reason="HERMES_SURFACE=1 installs the published program")
 def test_the_record_is_that_of_the_published_program(tmp_path: Path) -> None:
     assert recorded() == RECORD.read_text(encoding="utf-8")

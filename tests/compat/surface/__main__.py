@@ -74,7 +74,7 @@ def recorded(place: str | None = None) -> str:
             venv.create(environment, with_pip=True)
             pip = [environment / "bin" / "pip", "install", "--quiet", UPSTREAM]
             subprocess.run(pip, check=True, timeout=LIMIT_S)
-        env = {**os.environ, "HOME": str(home), "HERMES_HOME": str(home / ".hermes"), "PYTHONPATH": ""}
+        env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(home), "HERMES_HOME": str(home / ".hermes")}
         done = subprocess.run(
             [environment / "bin" / "python", describe.__file__],
             input=json.dumps(wanted_modules()),
