@@ -75,7 +75,15 @@ class Nix:
 
     def evaluate(self, attribute: str) -> Any:
         done = self._once(
-            "nix-instantiate", "--eval", "--strict", "--json", "tests/nix", "-A", attribute, *self._site()
+            "nix-instantiate",
+            "--eval",
+            "--read-write-mode",
+            "--strict",
+            "--json",
+            "tests/nix",
+            "-A",
+            attribute,
+            *self._site(),
         )
         assert done.status == 0, done.stderr
         return json.loads(done.stdout)
