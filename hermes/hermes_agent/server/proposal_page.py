@@ -13,7 +13,6 @@ import hmac
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import parse_qs
@@ -252,7 +251,7 @@ def _page(title: str, body: str, session: PageSession | None, *, status: int = 2
     html = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)} – hermes-agent</title><style>{_STYLE}</style></head><body>"
+        f"<title>{_escape(title)} – hermes-agent</title><style>{_STYLE}</style></head><body>"
         f'<header><h1><a href="{PROPOSALS}">Proposals of the agent</a></h1>{out}</header>'
         f"<main>{said}{body}</main></body></html>"
     )
@@ -317,7 +316,13 @@ def _diff_line(line: str) -> str:
 def _text(text: str) -> str:
     """Return untrusted text for a page: escaped, without secrets, invisible characters as `\\uNNNN`."""
     plain = "".join(c if c.isprintable() or c == "\t" else f"\\u{ord(c):04x}" for c in redactor(text))
-    return escape(plain)
+    return _escape(plain)
+
+
+def _escape(text: str) -> str:
+    from html import escape  # 100 KiB that only an opened page needs
+
+    return escape(text)
 
 
 def _day(seconds: float) -> str:
