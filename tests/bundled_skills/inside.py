@@ -44,7 +44,7 @@ def state(plan):
     told = files(plan["watched"], lambda path: skipped.search(path))
     for line in [each for each in (*STATE, *plan["state"]) if shutil.which(each[0])]:
         done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
-        for each in done.stdout.splitlines():
+        for each in (" ".join(row.split()) for row in done.stdout.splitlines()):  # columns are as wide as needed
             if not skipped.search(each):
                 told[" ".join(line) + ": " + each] = True
     return told
