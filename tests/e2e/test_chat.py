@@ -201,3 +201,20 @@ def test_a_denial_with_a_reason_reaches_the_model(tmp_path: Path, scripted) -> N
         terminal.wait("All done.")
         assert "move it to /tmp" in results_seen(model)[0]
         assert terminal.leave() == 0
+
+
+def test_the_banner_says_what_does_not_work_and_the_command_for_it(tmp_path: Path, scripted) -> None:
+    with scripted(script(PROMPTS[0])) as model:
+        home = make_home(tmp_path, model)
+        waiting = home / "plugins" / "weather"
+        waiting.mkdir()
+        (waiting / "plugin.yaml").write_text("name: weather\nversion: 1.0.0\n")
+        (waiting / "__init__.py").write_text("def register(ctx): ...\n")
+        text = (home / "config.yaml").read_text().replace("[calculator]", "[calculator, calulator]")
+        (home / "config.yaml").write_text(text + "memory: {provider: mem1}\n")
+        terminal = opened(home, columns=120)
+        shown = terminal.text()
+        assert terminal.leave() == 0
+    assert "! plugins.enabled: unknown plugin `calulator` (did you mean `calculator`?)" in shown
+    assert "! plugin `weather` is there and not enabled: hermes plugins enable weather" in shown
+    assert "memory.provider: there is no memory" in shown

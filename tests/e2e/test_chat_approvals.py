@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,26 @@ def test_a_long_command_is_read_above_a_menu_that_fits_into_a_low_terminal(tmp_p
         terminal.wait("Not written.")
         terminal.idle()
         assert terminal.leave() == 0
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_a_host_that_a_command_reaches_for_is_asked_about_while_it_runs(short_path: Path, scripted) -> None:
+    work = short_path / "work"
+    work.mkdir()
+    command = "curl -sS --max-time 60 http://files.example/list; echo status $?"
+    with scripted(called("fetch", ("terminal", {"command": command}), content="That is all.")) as model:
+        home = make_home(short_path, model, sandbox="auto")
+        run(home, "config", "set", "terminal.network", "ask")
+        terminal = opened(home, directory=work)
+        terminal.say("fetch")
+        terminal.until(lambda: "files.example" in terminal.view_of_menu(), "a menu with the host")
+        menu = terminal.view_of_menu()
+        terminal.type("d")
+        terminal.wait("That is all.")
+        terminal.idle()
+        [result] = results_seen(model)
+        assert terminal.leave() == 0
+    assert menu.splitlines()[0].strip() == "terminal wants to let commands reach files.example:"
+    assert "[s] Allow for this session  covers this host" in menu and "[a] Always allow" in menu
+    assert "files.example is not reached: The user denied terminal" in result

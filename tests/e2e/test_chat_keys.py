@@ -184,6 +184,11 @@ def test_own_commands_notes_and_the_commands_of_a_session(tmp_path: Path, script
         terminal.say("/export html talk.html")
         terminal.wait(f"Written: {tmp_path}/talk.html")
         assert "<p>It said hello.</p>" in (tmp_path / "talk.html").read_text()
+        terminal.say("/export json talk.json")
+        terminal.wait(f"Written: {tmp_path}/talk.json")
+        assert "It said hello." in [
+            each["content"] for each in json.loads((tmp_path / "talk.json").read_text())["messages"]
+        ]
         terminal.say("/save talk.md")
         terminal.wait("exists and is not replaced")
         terminal.say("/edit")
