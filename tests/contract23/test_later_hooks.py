@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from contract23.test_hooks import Listener, settle
-from hermes_agent.contracts.speech import TranscriptionProvider
+from hermes_agent.contracts.speech import TranscriptionProvider, TTSProvider
 from hermes_agent.core.errors import ModelError
 from hermes_agent.hooks import HOOKS
 from hermes_agent.media.service import MediaService
+from hermes_agent.policy import NoApprover
 from hermes_agent.testing import ModelFailure, call, plugin_host
 from hermes_agent.testing.chat import chat_host
 from hermes_agent.testing.scripted_model import Reply
@@ -392,3 +393,89 @@ def test_h23_a_bare_base_name_is_no_pattern_and_base_star_is() -> None:
         assert not seen["bare"].exists()
         assert {"agent:start", "agent:end"} <= set(seen["star"].read_text(encoding="utf-8").split())
         assert set(seen["exact"].read_text(encoding="utf-8").split()) == {"agent:start"}
+
+
+class Voice(TTSProvider):
+    """A provider of speech that remembers what it spoke."""
+
+    name = "voice"
+
+    def __init__(self) -> None:
+        self.spoken: list[str] = []
+
+    def is_available(self) -> bool:
+        return True
+
+    def synthesize(self, text: str, output_path: str, **extra: Any) -> str:
+        self.spoken.append(text)
+        Path(output_path).write_bytes(b"sound")
+        return output_path
+
+
+def late(**kwargs: Any) -> None:
+    raise TimeoutError("too late")
+
+
+@pytest.mark.parametrize(
+    ("answers", "spoken", "error"),
+    [
+        ([None, None], ["say it"], ""),
+        ([None, {"action": "block", "message": "not this word"}], [], "refuses it: not this word"),
+        ([{"text": "say that"}, None], ["say that"], ""),
+        ([{"text": "say that"}, {"text": "say this"}], [], "do not agree on the text"),
+        ([{"text": ""}], [], "answered pre_tts_synthesis with"),
+        ([{"action": "approve"}], [], "answered pre_tts_synthesis with"),
+        (["yes"], [], "answered pre_tts_synthesis with 'yes'"),
+        ([late], [], "did not judge the text: too late"),
+    ],
+)
+def test_plugins_refuse_or_rewrite_a_text_before_it_is_spoken(
+    answers: list[Any], spoken: list[str], error: str
+) -> None:
+    voice, asked = Voice(), []
+
+    def register(ctx: Any) -> None:
+        ctx.register_tts_provider(voice)
+        for answer in answers:
+            ctx.register_hook("pre_tts_synthesis", answer if callable(answer) else lambda answer=answer, **kw: answer)
+        ctx.register_hook("pre_tts_synthesis", lambda **kw: asked.append((kw["text"], kw["provider"])))
+
+    with plugin_host(register, config={"tts": {"provider": "voice"}}) as host:
+        media = host.host.service(MediaService)
+        result = host.host.bridge.run_with_limit(lambda: media.synthesize("say it"), 30)
+    assert (voice.spoken, result["success"]) == (spoken, not error)
+    assert error in result.get("error", "")
+    assert asked[0] == ("say it", "voice")
+    assert len(asked) == (2 if any(isinstance(each, dict) and each.get("text") for each in answers) else 1)
+
+
+def test_a_required_plugin_without_the_hook_refuses_speech() -> None:
+    voice = Voice()
+    config = {"tts": {"provider": "voice", "pre_synthesis": {"required_plugins": ["guardian"]}}}
+    with plugin_host(lambda ctx: ctx.register_tts_provider(voice), config=config) as host:
+        media = host.host.service(MediaService)
+        result = host.host.bridge.run_with_limit(lambda: media.synthesize("say it"), 30)
+    assert (voice.spoken, result["success"]) == ([], False)
+    assert result["error"] == "tts.pre_synthesis.required_plugins: guardian does not judge texts"
+
+
+def test_an_interrupted_turn_is_told_once_with_its_reason() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def register(ctx: Any) -> None:
+        ctx.register_hook("agent_loop_stopped", lambda **kwargs: seen.append(kwargs))
+
+    with plugin_host(register, model=["first", "second"]) as host:
+
+        async def work() -> None:
+            talk = await host.host.agent.open(None, platform="api_server", approver=NoApprover("here"))
+            talk.interrupt("before any turn")
+            async for _ in talk.turn("go"):
+                talk.interrupt("stopped")
+            await talk.close("session_boundary")
+
+        host._run(work())
+        assert host.host.hooks.wait_idle(30)
+    [keywords] = seen
+    assert (keywords["platform"], keywords["reason"], keywords["invalidation_reason"]) == ("api_server", "stopped", "")
+    assert keywords["session_key"]

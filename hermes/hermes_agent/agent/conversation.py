@@ -402,9 +402,12 @@ class Conversation:
         withheld = () if self.subagent_policy is None else self.subagent_policy.withheld
         return self.platform, self.toolsets, withheld, self.model_state.chosen.context_length
 
-    def interrupt(self) -> None:
-        """Interrupt the running turn at the next safe point, and cancel its approvals."""
+    def interrupt(self, why: str = "interrupted") -> None:
+        """Interrupt the running turn at the next safe point, and cancel its approvals. `why` is for hooks."""
         if self._turn is not None:
+            if not self._turn.context.interrupt.flag.is_set():
+                given = {"platform": self.platform, "reason": why, "invalidation_reason": why if why == "new" else ""}
+                self.services.hooks.post("agent_loop_stopped", session_key=self.session_id, **given)
             self._turn.context.interrupt.set()
             self.approvals.cancel_turn(self._turn.id)
             for subagent in self.subagents:

@@ -352,6 +352,7 @@ PATTERNS: dict[tuple[str, ...], str] = {
     ("web", "extract_backend"): "web provider",
     ("tts", "provider"): "TTS provider",
     ("stt", "provider"): "transcription provider",
+    ("tts", "pre_synthesis", "required_plugins", ITEM): PLUGIN,
     ("image_gen", "provider"): "image generation provider",
     ("video_gen", "provider"): "video generation provider",
     ("context", "engine"): "context engine",

@@ -61,7 +61,7 @@ class RunningTurn:
         """Interrupt the turn at its next safe point."""
         self.interrupt_reason = self.interrupt_reason or why
         if self.conversation is not None:
-            self.conversation.interrupt()
+            self.conversation.interrupt(why)
 
     async def steer(self, receipt: int, text: str) -> bool:
         """Add a message to the turn; return False if it must be processed on its own."""

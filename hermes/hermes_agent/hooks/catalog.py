@@ -172,6 +172,13 @@ HOOKS: dict[str, Hook] = {
         "`prompt`, `language` and `model` of a dict are used; the last plugin wins for each",
         is_own=True,
     ),
+    "pre_tts_synthesis": Hook(
+        "before a text is spoken; a rewritten text is judged once more by all plugins",
+        ("text", "provider"),
+        '`{"action": "block", "message": text}` refuses, `{"text": text}` is spoken instead; all other answers, errors '
+        "and missed deadlines refuse",
+        is_own=True,
+    ),
     "transform_api_error_classification": Hook(
         "after each request to the model that failed, before it is decided whether to ask again",
         (
@@ -180,6 +187,11 @@ HOOKS: dict[str, Hook] = {
         ),
         '`{"reason": name}` says what kind of error it is; `retryable`, `should_compress` and `message` refine it; the '
         "first valid one counts",
+        is_own=True,
+    ),
+    "agent_loop_stopped": Hook(
+        "when a running turn is interrupted: by the user, a newer message, `/stop`, `/new` or the idle limit",
+        ("session_key", "platform", "reason", "invalidation_reason"),
         is_own=True,
     ),
     "on_human_input_request": Hook(

@@ -184,6 +184,7 @@ def register(ctx: Registrar, deps: MediaDeps) -> MediaServices:
         secret_reason=deps.secret_reason,
         controlled_place=deps.controlled_place,
         fire=deps.hooks.fire,
+        listeners=lambda hook: [plugin for plugin, _ in deps.hooks.listeners(hook)],
     )
     register_tools(ctx, media, partial(can_describe_images, deps))
     return MediaServices(media, media.speech_file, media.transcript_text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +33,8 @@ from hermes_agent.core.calls import supported
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.messages import new_id
 from hermes_agent.hooks import HookResult
+from hermes_agent.media.speech_guard import HOOK as SPEECH_HOOK
+from hermes_agent.media.speech_guard import judge_speech
 from hermes_agent.media.video import generate_video
 from hermes_agent.system.files import PRIVATE, hold_directory, replace_at, write_atomic
 from hermes_agent.system.installation import BUNDLED_PLUGINS, bundled_plugin
@@ -101,6 +103,8 @@ class MediaService:
     controlled_place: Callable[[str], str] = lambda path: ""
     fire: Callable[..., Sequence[HookResult]] = no_answers
     """Calls the listeners of a hook (`HookBus.fire`)."""
+    listeners: Callable[[str], Collection[str]] = lambda hook: ()
+    """Returns the keys of the plugins that listen to a hook."""
 
     # -- text to speech---------------------------------------------------------------------------------------------
 
@@ -140,6 +144,13 @@ class MediaService:
         if chosen.provider is None:
             return {"success": False, "error": f"nothing speaks: {chosen.reason}"}
         provider = chosen.provider
+        tts = self.values().get("tts") or {}
+        required = (tts.get("pre_synthesis") or {}).get("required_plugins") or ()
+        text, refusal = judge_speech(
+            self.fire, text, provider.name, required=required, listening=self.listeners(SPEECH_HOOK)
+        )
+        if refusal:
+            return {"success": False, "error": refusal, "provider": provider.name}
         kind = getattr(provider, "output_format", DEFAULT_OUTPUT_FORMAT)
         target = Path(output_path) if output_path else None
         suffix = target.suffix if target and target.suffix else f".{kind}"

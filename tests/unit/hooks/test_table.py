@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.speech import TranscriptionProvider
+from hermes_agent.contracts.speech import TranscriptionProvider, TTSProvider
 from hermes_agent.core.errors import ModelError
 from hermes_agent.hooks import HOOKS
 from hermes_agent.hooks.catalog import FIRED, OBSERVERS, VALID_HOOKS
@@ -32,6 +33,19 @@ class Deaf(TranscriptionProvider):
         return {"success": True, "transcript": "", "provider": self.name}
 
 
+class Mute(TTSProvider):
+    """A provider of speech that says nothing."""
+
+    name = "mute"
+
+    def is_available(self) -> bool:
+        return True
+
+    def synthesize(self, text: str, output_path: str, **extra: Any) -> str:
+        Path(output_path).write_bytes(b"")
+        return output_path
+
+
 class Witness:
     """A plugin that listens to every hook and keeps what it is given; it brings a chat platform, too."""
 
@@ -42,6 +56,7 @@ class Witness:
     def __call__(self, ctx: Any) -> None:
         memory_platform()(ctx)
         ctx.register_transcription_provider(Deaf())
+        ctx.register_tts_provider(Mute())
         for hook in HOOKS:
             ctx.register_hook(hook, lambda hook=hook, **kw: self.note(hook, kw))
 
@@ -64,7 +79,7 @@ def told() -> Witness:
         "again",
         "to a chat",
     ]
-    once = {"agent": {"api_max_retries": 0}, "stt": {"provider": "deaf"}}
+    once = {"agent": {"api_max_retries": 0}, "stt": {"provider": "deaf"}, "tts": {"provider": "mute"}}
     env = {"MEMORYCHAT_ALLOWED_USERS": "ann"}
     with plugin_host(witness, config=once, model=script, approvals=["once", "session"], env=env) as host:
         host.ask("go")
@@ -80,6 +95,7 @@ def told() -> Witness:
             chat.write("hi", user="a stranger")
             chat.ask("hi")
         host.host.service(MediaService).transcribe("/tmp/recording.ogg")
+        host.host.service(MediaService).synthesize("hello")
         assert host.host.hooks.wait_idle(LIMIT_S)
     return witness
 
@@ -91,7 +107,7 @@ def take_up(host: PluginHost, session_id: str) -> None:
         agent = host.host.agent
         talk = await agent.open(session_id, platform="api_server", approver=NoApprover("here"))
         async for _ in talk.turn("more"):
-            continue
+            talk.interrupt()
         await talk.close("session_boundary")
 
     host._run(work())
