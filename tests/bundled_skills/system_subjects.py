@@ -55,7 +55,7 @@ SUBJECTS = [
             "systemctl show UNIT -p Result,ExecMainStatus,NRestarts,MemoryMax --no-pager": has(
                 r"^Result=exit-code$", r"^ExecMainStatus=203$", r"^NRestarts=0$", r"^MemoryMax=67108864$"
             ),
-            "journalctl -u UNIT -b --no-pager -n 50": has(r"report-generator: No such file or directory"),
+            "journalctl -u UNIT -b --no-pager -n 50": has(r"Main process exited, code=exited, status=203/EXEC"),
             "systemctl list-dependencies UNIT --no-pager": has(r"report-data\.target"),
             TIMERS: has(r"report\.timer +report\.service"),
             "systemd-analyze verify UNIT_FILE": has(r"report-generator is not executable", status=1),

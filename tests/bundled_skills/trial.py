@@ -104,7 +104,8 @@ def files_of(subject: Subject, watched: Sequence[str]) -> dict[str, str]:
         "cwd": subject.cwd,
         "user": subject.user,
         "watched": watched,
-        "restless": [r"script\.service", r"/\.cache(/|$)", "^/tmp$", *subject.restless],
+        # systemd notices mounts late; /proc/self/mounts is compared, too
+        "restless": [r"script\.service", r"\.mount loaded ", r"/\.cache(/|$)", "^/tmp$", *subject.restless],
         "state": subject.state,
     }
     files = {f"/opt/{name}": (HERE / name).read_text() for name in ("inside.py", "logins.py")}
