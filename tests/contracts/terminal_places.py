@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ from hermes_agent.workspace.backend_selection import LocalBackend, choose_backen
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from hermes_agent.workspace.sandbox.sandbox import SandboxSelector, SystemdSandbox
+from peers.sshd import SshServer
 
 ENVIRON = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "OPENAI_API_KEY": "sk-0123456789abcdef"}
 
@@ -165,28 +165,12 @@ def singularity(tmp_path: Path) -> Place:
 
 def ssh(tmp_path: Path) -> Place:
     """A real sshd on loopback."""
-    sshd = shutil.which("sshd", path=ENVIRON["PATH"])
-    if sshd is None or shutil.which("ssh") is None:
+    if not SshServer.is_there():
         pytest.skip("sshd (package openssh-server) is not there")
-    keys = tmp_path / "ssh"
-    keys.mkdir(mode=0o700)
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(keys / name)], check=True)
-    (keys / "authorized").write_text((keys / "user.pub").read_text())
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    (keys / "sshd_config").write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {keys}/host\nPidFile none\nUsePAM no\nStrictModes no\n"
-        f"AuthorizedKeysFile {keys}/authorized\nPermitRootLogin yes\nPasswordAuthentication no\n"
-        f"SetEnv PATH={ENVIRON['PATH']} HOME={keys}\n"  # no start-up file of whoever runs the tests is read
-    )
-    if os.getuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)
-    server = subprocess.Popen([sshd, "-D", "-e", "-f", str(keys / "sshd_config")], stderr=subprocess.PIPE)
-    assert server.stderr is not None and b"listening" in server.stderr.readline()
-    made = bundled("ssh", tmp_path, ssh_host="127.0.0.1", ssh_port=port, ssh_key=str(keys / "user"))
+    server = SshServer(tmp_path / "ssh", ENVIRON["PATH"]).__enter__()
+    made = bundled("ssh", tmp_path, ssh_host="127.0.0.1", ssh_port=server.port, ssh_key=str(server.key))
     place = Place(made, str(tmp_path))
-    place.finish = lambda: (server.kill(), server.wait(), server.stderr.close())
+    place.finish = server.__exit__
     return place
 
 

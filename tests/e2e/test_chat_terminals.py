@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -16,6 +17,7 @@ import pytest
 
 from hermes_agent.console.slash_commands import KEYS
 from hermes_agent.console.styled import THEMES
+from peers.sshd import SshServer
 from terminal_screen import PROMPT, TerminalScreen
 from worlds import HERMES, PROMPTS, answer, environment, make_home, run, script
 
@@ -337,3 +339,25 @@ def test_a_conversation_in_tmux(tmp_path: Path, scripted, columns: int) -> None:
             tmux.wait("status 0")
         finally:
             tmux.run("kill-server")
+
+
+@pytest.mark.skipif(not SshServer.is_there(), reason="sshd (package openssh-server) is not installed")
+def test_a_chat_over_ssh_redraws_after_a_resize_and_ends_with_its_status(short_path: Path, scripted) -> None:
+    with SshServer(short_path / "ssh") as server, scripted(script(PROMPTS[0])) as model:
+        home = make_home(short_path, model)
+        variables = {**environment(home), "TERM": "xterm-256color"}
+        remote = shlex.join(["env", *(f"{name}={value}" for name, value in variables.items()), HERMES])
+        terminal = TerminalScreen(home, command=[*server.command, remote], PATH=os.environ["PATH"])
+        terminal.wait("Ctrl-D")
+        terminal.idle()
+        terminal.say(PROMPTS[0].question)
+        terminal.wait(answer(PROMPTS[0]))
+        terminal.idle()
+        terminal.resize(50, 20)
+        terminal.settle()
+        terminal.say("/keys")
+        terminal.wait("suspend")
+        terminal.idle()
+        assert terminal.text().count(answer(PROMPTS[0])) == 1
+        assert "\n".join(terminal.visible()).count("scripted-model ·") == 1
+        assert terminal.leave() == 0
