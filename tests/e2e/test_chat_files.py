@@ -76,7 +76,7 @@ def test_dropped_files_become_mentions_in_every_form_that_terminals_paste(tmp_pa
 
 
 def test_the_answer_or_a_code_block_is_copied_by_the_terminal(tmp_path: Path, scripted) -> None:
-    with scripted([heard("how", ANSWER), heard("long", "word " * 20_000)]) as model:
+    with scripted([heard("how", ANSWER), heard("long", "word " * 20_000 + "That is the end.")]) as model:
         terminal = opened(make_home(tmp_path, model), SSH_CONNECTION="10.0.0.1 1 10.0.0.2 22")
         for line, told in (
             ("/copy", "There is no answer to copy yet."),
@@ -96,7 +96,7 @@ def test_the_answer_or_a_code_block_is_copied_by_the_terminal(tmp_path: Path, sc
         terminal.wait("Copied the code block, 2 lines,")
         assert copied(terminal.raw) == [ANSWER, "echo one\n", "for n in range(2):\n    print(n)\n"]
         terminal.say("a long text")
-        terminal.wait("word")
+        terminal.wait("That is the end.")
         terminal.idle()
         terminal.say("/copy")
         terminal.wait("the text cannot be copied here")

@@ -44,7 +44,7 @@ in
   time-zone = host { timezone = "Europe/Berlin"; };
   settings-of-a-plugin = troubled "configured" { plugins.settings.configured = { city = "Bern"; days = 3; unit = "celsius"; }; };
   required-settings-alone = troubled "configured" { plugins.settings.configured.city = "Bern"; };
-  settings-that-are-options = { settings = { inherit model; }; extraPlugins = [ fixtures.typed ]; plugins.settings.typed = { city = "Bern"; days = 3; }; plugins.settings.other.level = 2; };
+  settings-that-are-options = { settings = { inherit model; }; extraPlugins = [ fixtures.typed (plugin "hello") ]; plugins.settings.typed = { city = "Bern"; days = 3; }; plugins.settings.hello.level = 2; };
   settings-without-a-schema = { settings = { inherit model; }; plugins.settings.hello.level = 3; extraPlugins = [ (plugin "hello") ]; };
 
   # ── programs ──────────────────────────────────────────────────────────

@@ -130,6 +130,9 @@ def test_a_command_that_is_not_there_would_be_found() -> None:
 @pytest.mark.parametrize("text", CONFIGS)
 def test_every_documented_config_is_valid(text: str, tmp_path: Path) -> None:
     value = yaml.safe_load(text)
+    if isinstance(value, list):
+        assert all(isinstance(step, dict) and step.keys() <= {"run", "uses", "name", "with"} for step in value), "steps"
+        return
     if not set(value) & set(load_schema()["properties"]):
         assert "events" in value, "it is neither a config nor the manifest of a gateway hook"
         return

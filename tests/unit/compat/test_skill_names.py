@@ -71,6 +71,7 @@ def test_commands_are_known_by_name(served: None, host: Host) -> None:
 
     assert [entry.name for entry in COMMAND_REGISTRY] == [
         "blueprint",
+        "bundles",
         "compress",
         "context",
         "personality",

@@ -235,7 +235,18 @@ class Browser:
         return str(next(iter((await self.ask("/element", {"using": "css selector", "value": css})).values())))
 
     async def click(self, css: str) -> None:
+        """Click what leads to another page, and return when that is loaded."""
+        await self.run("window.isOld = true")
         await self.ask(f"/element/{await self.find(css)}/click", {})
+        async with asyncio.timeout(60):
+            while not await self._is_loaded():
+                continue
+
+    async def _is_loaded(self) -> bool:
+        script = "return window.isOld !== true && document.readyState === 'complete'"
+        body = {"script": script, "args": []}
+        answer = await self._http.post(f"/session/{self._session}/execute/sync", json=body)
+        return answer.status_code == 200 and answer.json()["value"] is True  # between two pages there is none
 
     async def text(self) -> str:
         return str(await self.ask(f"/element/{await self.find('body')}/text", method="GET"))

@@ -67,7 +67,6 @@ def _find_denied_webhooks(file: str | None, label: str) -> list[ConfigFinding]:
     """
     from hermes_agent.config import ConfigFinding, hermes_home, load  # as in _check
     from hermes_agent.config.yaml_reader import read_file
-    from hermes_agent.policy.network import HostTables
 
     values = load(hermes_home()).values if file is None else read_file(Path(file)).value
 
@@ -77,10 +76,15 @@ def _find_denied_webhooks(file: str | None, label: str) -> list[ConfigFinding]:
             value = value.get(part) if isinstance(value, dict) else None
         return value
 
-    denied, entries = HostTables(get).current().why_denied, get("hooks.outbound")
+    entries = get("hooks.outbound")
+    if not isinstance(entries, list) or not entries:
+        return []
+    from hermes_agent.policy.network import HostTables  # asyncio: few homes have webhooks
+
+    denied = HostTables(get).current().why_denied
     return [
         ConfigFinding(label or file or "", None, None, key, f"`{key}`: {why}", "error")
-        for number, entry in enumerate(entries if isinstance(entries, list) else ())
+        for number, entry in enumerate(entries)
         if isinstance(entry, dict) and entry.get("url") and (why := denied(str(entry["url"])))
         for key in [f"hooks.outbound[{number}].url"]
     ]
