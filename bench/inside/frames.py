@@ -45,7 +45,9 @@ def backup(path: str) -> int:
 async def measure() -> list[float]:
     """Return the CPU milliseconds of each frame."""
     source = CompletionSource(list, lambda name: [], list, Path.cwd)
-    screen = LiveScreen(Theme(), partial(input_buffer, Path("history"), source), lambda text: "")
+    screen = LiveScreen(
+        Theme(), partial(input_buffer, Path("history"), lambda action: action(), source), lambda text: ""
+    )
     view = TranscriptView(screen, Path.cwd(), has_local_files=False)
     load_renderer()
     reading = asyncio.ensure_future(screen.run(_Nothing()))
