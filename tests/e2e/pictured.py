@@ -74,7 +74,7 @@ def record(folder: Path, theme: str) -> str:
         terminal.say(QUESTION)
         terminal.wait("# a month")
         terminal.idle()
-        terminal.until(lambda: terminal.input() == "" and "approvals" in terminal.visible_rows()[-1], "the status")
+        terminal.until(lambda: terminal.input() == "" and " · context " in terminal.visible_rows()[-1], "the status")
         terminal.mark("chat|hermes-agent")
         terminal.say(SITE)
         terminal.wait("Esc cancel")

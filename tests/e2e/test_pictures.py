@@ -24,7 +24,7 @@ def shown(recording: str) -> dict[str, str]:
     for name, rows in screens(recording):
         # what the agent does now, and the status bar, depend on the moment
         lines = [row.plain.rstrip() for row in rows if row.plain[:1] not in SPINNER or not row.plain]
-        text = "\n".join(line for line in lines if " · context " not in line)
+        text = "\n".join(line for line in lines if " · approvals " not in line)
         for pattern, field in FIELDS:
             text = pattern.sub(field, text)
         found[name] = NUMBERS.sub("N", text) if name == "context" else TOKENS.sub("N tokens", text)
