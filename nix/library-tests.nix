@@ -12,20 +12,13 @@ buildPythonPackage {
   inherit (hermes-agent) version;
   format = "other";
 
-  src = lib.cleanSourceWith {
+  src = import ./source.nix { inherit lib; } {
     name = "hermes-agent-tests-source";
-    src = ../.;
-    filter =
-      path: _:
-      let
-        top = lib.head (lib.splitString "/" (lib.removePrefix "${toString ../.}/" path));
-      in
-      lib.elem top [
-        "docs"
-        "pyproject.toml"
-        "tests"
-      ]
-      && builtins.match ".*(__pycache__|\\.pyc)" path == null;
+    tops = [
+      "docs"
+      "pyproject.toml"
+      "tests"
+    ];
   };
 
   dontBuild = true;

@@ -39,29 +39,23 @@
   otherPackages ? { },
 }:
 let
-  # Nothing but what is installed, so that a change of the tests builds nothing again.
-  source = lib.cleanSourceWith {
+  # Nothing but what is installed.
+  source = import ./source.nix { inherit lib; } {
     name = "hermes-agent-source";
-    src = ../.;
-    filter =
-      path: _:
-      let
-        top = lib.head (lib.splitString "/" (lib.removePrefix "${toString ../.}/" path));
-      in
-      lib.elem top [
-        "hermes"
-        "plugins"
-        "docs"
-        "packaging"
-        "pyproject.toml"
-        "setup.py"
-        "README.md"
-        "SECURITY.md"
-        "CHANGELOG.md"
-        "CONTRIBUTING.md"
-        "LICENSE"
-      ]
-      && builtins.match ".*(__pycache__|\\.pyc|\\.egg-info|/docs/.*\\.py)" path == null;
+    tops = [
+      "hermes"
+      "plugins"
+      "docs"
+      "packaging"
+      "pyproject.toml"
+      "setup.py"
+      "README.md"
+      "SECURITY.md"
+      "CHANGELOG.md"
+      "CONTRIBUTING.md"
+      "LICENSE"
+    ];
+    without = "|\\.egg-info|/docs/.*\\.py";
   };
 in
 buildPythonPackage (finalAttrs: {

@@ -26,7 +26,7 @@ in
 
       ProtectSystem = "strict";
       PrivateTmp = true;
-      # Whoever runs on the machine could meet there.
+      # All processes of the machine share that of the host.
       TemporaryFileSystem = [ "/dev/shm:mode=1777" ];
       PrivateMounts = true;
       PrivateIPC = true;
@@ -45,7 +45,7 @@ in
 
       # Not AF_NETLINK: `ip` is empty, names resolve all the same.
       RestrictAddressFamilies = [ "AF_UNIX" "AF_INET" "AF_INET6" ];
-      # The metadata services of clouds, which give credentials to whoever asks.
+      # The metadata services of clouds, which give credentials to every process that asks.
       IPAddressDeny = [ "169.254.169.254" "fd00:ec2::254" ];
 
       SystemCallArchitectures = "native";

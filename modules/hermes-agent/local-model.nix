@@ -104,7 +104,7 @@ in
           RestrictNamespaces = true;
           RestrictRealtime = true;
           RestrictAddressFamilies = [ "AF_INET" "AF_UNIX" ];
-          # It answers this machine and asks nobody.
+          # It answers this machine and opens no connection.
           IPAddressAllow = "localhost";
           IPAddressDeny = "any";
           SystemCallArchitectures = "native";

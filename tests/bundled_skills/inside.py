@@ -41,13 +41,13 @@ def files(roots, restless):
 def state(plan):
     """What is to be the same before and after."""
     skipped = re.compile("|".join(plan["restless"]) or r"(?!)")
-    told = files(plan["watched"], lambda path: skipped.search(path))
+    found_state = files(plan["watched"], lambda path: skipped.search(path))
     for line in [each for each in (*STATE, *plan["state"]) if shutil.which(each[0])]:
         done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
         for each in (" ".join(row.split()) for row in done.stdout.splitlines()):  # columns are as wide as needed
             if not skipped.search(each):
-                told[" ".join(line) + ": " + each] = True
-    return told
+                found_state[" ".join(line) + ": " + each] = True
+    return found_state
 
 
 def main():

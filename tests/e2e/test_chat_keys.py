@@ -193,7 +193,7 @@ def test_own_commands_notes_and_the_commands_of_a_session(tmp_path: Path, script
         terminal.wait("exists and is not replaced")
         terminal.say("/edit")
         terminal.wait("The last question and its answer were removed")
-        terminal.wait("what did it say?")
+        terminal.until(lambda: terminal.input() == "what did it say?", "the question as it was typed")
         terminal.type("\x15again\r")
         terminal.wait("Yes.")
         assert len(user_texts(model)) == 1

@@ -237,7 +237,7 @@ async def web_extract_tool(urls: Sequence[Any], format: str | None = None, char_
 
 def check_web_api_key() -> bool:
     """Return whether the tool `web_search` is usable."""
-    return _is_usable("web_search")
+    return is_usable("web_search")
 
 
 def image_generate_tool(
@@ -265,7 +265,7 @@ def image_generate_tool(
 
 def check_image_generation_requirements() -> bool:
     """Return whether the tool `image_generate` is usable."""
-    return _is_usable("image_generate")
+    return is_usable("image_generate")
 
 
 class ProcessRegistry:
@@ -341,7 +341,8 @@ def _set_arguments(args: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in args.items() if value is not None}
 
 
-def _is_usable(name: str) -> bool:
+def is_usable(name: str) -> bool:
+    """Return whether a tool is registered and its check succeeds."""
     tools = host().tools
     entry = tools.get(name)
     return entry is not None and tools.is_usable(entry)

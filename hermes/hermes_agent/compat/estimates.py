@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from hermes_agent.agent.compressor import rough_tokens
 from hermes_agent.compat.agent import host
 from hermes_agent.compat.models import get_pricing_entry
+from hermes_agent.core.errors import UserError
 from hermes_agent.core.text import BYTES_PER_TOKEN
 from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.system.safe_http import is_public
@@ -74,7 +75,7 @@ def get_cached_context_length(model: str, base_url: str, provider: str = "") -> 
     if known is None:
         try:
             known = here.select_model().endpoint.provider
-        except Exception:  # noqa: BLE001  no model is configured
+        except UserError:  # no model is configured
             return None
     return here.model_infos.known_info(ModelEndpoint(known, base_url or known.base_url), model).context_length
 

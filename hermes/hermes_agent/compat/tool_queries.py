@@ -9,12 +9,14 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import Token
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.adapters.events import SESSION_VARIABLES
 from hermes_agent.compat.agent import host, of_host
 from hermes_agent.compat.approval import approval_mode, is_safe_url, request_tool_approval
+from hermes_agent.compat.builtin_tools import is_usable
 from hermes_agent.compat.config import fast_safe_load, load_config_readonly
 from hermes_agent.compat.environment import FEATURES, FeatureUnavailable, feature_missing
 from hermes_agent.compat.listings import shared
@@ -77,20 +79,11 @@ skills_list_schema = _schema_of("skills_list")
 skill_view_schema = _schema_of("skill_view")
 
 
-def _is_usable(tool: str) -> Callable[[], bool]:
-    def check() -> bool:
-        tools = host().tools
-        entry = tools.get(tool)
-        return entry is not None and tools.is_usable(entry)
-
-    return check
-
-
-check_vision_requirements = _is_usable("vision_analyze")
-check_tts_requirements = _is_usable("text_to_speech")
-check_memory_requirements = _is_usable("memory")
-check_skills_requirements = _is_usable("skills_list")
-check_file_requirements = _is_usable("read_file")
+check_vision_requirements = partial(is_usable, "vision_analyze")
+check_tts_requirements = partial(is_usable, "text_to_speech")
+check_memory_requirements = partial(is_usable, "memory")
+check_skills_requirements = partial(is_usable, "skills_list")
+check_file_requirements = partial(is_usable, "read_file")
 
 
 def uses_native_vision() -> bool:

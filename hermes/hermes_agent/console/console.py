@@ -92,6 +92,7 @@ class Console:
         self._exit_status = EXIT_OK
         self._shell: UserCommand | None = None
         self._shell_outputs: list[str] = []
+        self._last_sent: tuple[str, str, list[str]] = ("", "", [])  # as sent, as typed, with these outputs of `!`
         """Output of the user's own commands, for the next message."""
         ConsoleCommands(self, slash.commands).bind()
 
@@ -270,11 +271,13 @@ class Console:
 
     async def send(self, text: str) -> int:
         """Run a turn for a message of the user, with what it names and earlier output of `!`."""
+        typed = text
         if "@session:" in text:
             known = await self.agent.bridge.run(known_sessions, self)
             text = "\n\n".join([text, *session_notes(text, [session_id for session_id, _ in known])])
         outputs, self._shell_outputs = self._shell_outputs, []
         whole = "\n\n".join([*outputs, text])
+        self._last_sent = whole, typed, outputs
         images = mentioned_images(text, self.deps.directory)
         if not images:
             return await self.run_turn(whole)
@@ -399,6 +402,12 @@ class Console:
         if self._shell is not None:
             self._shell.stop()
         self._wakeup.set()
+
+    def as_typed(self, sent: str) -> str:
+        """Return what the user typed of a message that was removed; outputs of `!` go with the next one again."""
+        whole, typed, outputs = self._last_sent  # another message is of an earlier process
+        self._shell_outputs = [*(outputs if sent == whole else ()), *self._shell_outputs]
+        return typed if sent == whole else sent
 
     def fill_input(self, text: str) -> None:
         """Put a text into the input."""

@@ -12,7 +12,7 @@ import binascii
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ __all__ = [
     "image_error_response",
     "image_success_response",
     "normalize_reference_images",
+    "read_response",
     "resolve_aspect_ratio",
     "save_b64_image",
     "save_b64_video",
@@ -207,6 +208,24 @@ def normalize_reference_images(value: Any) -> list[str] | None:
     """Return the stripped addresses in `value` (a text or a list); None if there is none."""
     given = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
     return [item.strip() for item in given if isinstance(item, str) and item.strip()] or None
+
+
+def read_response(
+    answer: Any, success: Callable[..., dict[str, Any]], error: Callable[..., dict[str, Any]], **about: Any
+) -> dict[str, Any]:
+    """Return the answer of `generate` as a response: a dict stays, a path is a success.
+
+    Args:
+        success: makes the response of a success, `image_success_response` or `video_success_response`.
+        error: makes the response of a failure.
+        about: further fields of both.
+    """
+    if isinstance(answer, dict):
+        return answer
+    if isinstance(answer, str | os.PathLike) and (path := os.fspath(answer)):
+        field = "image" if success is image_success_response else "video"
+        return success(**{field: str(path)}, **about)
+    return error(error=f"generate() returned {answer!r}: expected a dict", **about)
 
 
 save_b64_image = partial(save_base64, "images", prefix="image", extension="png")

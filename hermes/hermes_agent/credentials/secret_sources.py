@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from hermes_agent.contracts.secret_source import (
     is_valid_env_name,
     secret_sources_in_order,
 )
-from hermes_agent.core.redaction import redactor
 from hermes_agent.credentials.lookup import Credentials, FetchedValue
 
 logger = logging.getLogger(__name__)
@@ -64,6 +62,7 @@ class SecretSources:
         read_values: returns the values of the config.
         home: `$HERMES_HOME`, which a fetch gets.
         run_with_limit: calls a function with a limit in seconds; raises TimeoutError.
+        learn_secrets: has the redactor mask what `credentials` has, as plugins declare it.
     """
 
     def __init__(
@@ -73,12 +72,14 @@ class SecretSources:
         read_values: Callable[[], Mapping[str, Any]],
         home: Path,
         run_with_limit: Callable[[Callable[[], Any], float], Any],
+        learn_secrets: Callable[[], None],
     ) -> None:
         self._credentials = credentials
         self._registered = registered
         self._read_values = read_values
         self._home = home
         self._run_with_limit = run_with_limit
+        self._learn_secrets = learn_secrets
         self._has_fetched = False
         self.reports: tuple[SourceReport, ...] = ()
         """Reports of the last fetch, in the order of the sources."""
@@ -103,7 +104,7 @@ class SecretSources:
         kept = {each.source.name for each in fetched if not each.result.ok}
         self._credentials.set_fetched(claims.first, claims.last, keep_of=kept)
         self._credentials.export()
-        redactor.learn(self._credentials.secrets())
+        self._learn_secrets()
         for report in self.reports:
             _log(report)
 
@@ -123,6 +124,8 @@ class SecretSources:
     def _ask(self, sources: Sequence[SecretSource], settings: Mapping[str, dict[str, Any]]) -> list[_Fetched]:
         if not sources:
             return []
+        from concurrent.futures import ThreadPoolExecutor  # few homes have a source
+
         with ThreadPoolExecutor(len(sources), "secret-source") as pool:
             return list(pool.map(lambda each: self._fetch_one(each, settings[each.name]), sources))
 
@@ -216,7 +219,8 @@ def _explain(fetched: _Fetched) -> str:
     kind = f" ({result.error_kind})" if result.error_kind else ""
     try:
         remedy = fetched.source.remediation(result.error_kind, fetched.cfg) or ""
-    except Exception:  # noqa: BLE001 - plugin code; the error itself matters more
+    except Exception as exc:  # noqa: BLE001 - plugin code; the error itself matters more
+        logger.warning("secret source '%s': remediation() failed: %s", fetched.source.name, type(exc).__name__)
         remedy = ""
     return f"{result.error}{kind}" + (f". {remedy}" if remedy else "")
 
@@ -240,6 +244,7 @@ class SecretSourceDeps(NamedTuple):
     values: Callable[[], Mapping[str, Any]]
     home: Path
     bridge: _Limiter
+    learn_secrets: Callable[[], None]
 
 
 class SecretSourceServices(NamedTuple):
@@ -252,7 +257,12 @@ def register(ctx: _Reloads, deps: SecretSourceDeps) -> SecretSourceServices:
     """Make the sources of the host; `app.start` fetches after the plugins are loaded."""
     registry = deps.providers[SECRET_SOURCE.name]
     made = SecretSources(
-        deps.credentials, lambda: dict(registry.items()), deps.values, deps.home, deps.bridge.run_with_limit
+        deps.credentials,
+        lambda: dict(registry.items()),
+        deps.values,
+        deps.home,
+        deps.bridge.run_with_limit,
+        deps.learn_secrets,
     )
     ctx.on_reload(made.fetch_again)
     return SecretSourceServices(made)

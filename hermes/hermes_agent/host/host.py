@@ -206,11 +206,12 @@ class Host:
         """Find the plugins and load the enabled ones. A plugin that fails is recorded; the others are loaded."""
         self.credentials.export(os.environ)
         self.plugins.discover_and_load()
-        self._learn_secrets()
+        self.learn_secrets()
         for apply in self._context.loaded_calls:
             apply()
 
-    def _learn_secrets(self) -> None:
+    def learn_secrets(self) -> None:
+        """Have the redactor mask the secrets, as plugins declare them."""
         settings.register_secrets(self.credentials, self.config, self.plugins.records)
 
     def gateway(self, **changes: Any) -> Gateway:
@@ -258,7 +259,7 @@ class Host:
         self.hooks.deadlines = settings.hook_deadlines(self.config)
         self.hooks.streams_reasoning = bool(self.get("plugins.stream_reasoning_deltas"))
         self.credentials.export(os.environ)
-        self._learn_secrets()
+        self.learn_secrets()
         for apply in self._context.reload_calls:
             apply()
         return self.needs_restart
@@ -416,8 +417,7 @@ class Host:
                 raise UserError(f"{name} is too small to judge commands (`auxiliary.approval` names another)")
             return self.side_answer(APPROVAL_TASK, prompt, max_tokens)
 
-        timeout_s = float(self.get("auxiliary.approval.timeout") or 30)
-        return SmartApproval(answer, self.bridge, timeout_s=timeout_s)
+        return SmartApproval(answer, self.bridge, timeout_s=float(self.get("auxiliary.approval.timeout") or 30))
 
     def _approval_transport(self) -> SelectedTransport:
         """Return the approval transport that the operator selects; the config is read at each use."""

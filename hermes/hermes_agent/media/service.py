@@ -18,6 +18,7 @@ from hermes_agent.contracts.image_video import (
     image_error_response,
     image_success_response,
     normalize_reference_images,
+    read_response,
     resolve_aspect_ratio,
     video_error_response,
 )
@@ -366,12 +367,4 @@ def generate_image(
     except Exception as exc:
         logger.warning("image provider '%s' failed", provider.name, exc_info=True)
         return image_error_response(error=f"{type(exc).__name__}: {exc}", **about)
-    return _normalize_answer(answer, about)
-
-
-def _normalize_answer(answer: Any, about: dict[str, Any]) -> dict[str, Any]:
-    if isinstance(answer, dict):
-        return answer
-    if isinstance(answer, str | os.PathLike) and os.fspath(answer):
-        return image_success_response(image=str(os.fspath(answer)), **about)
-    return image_error_response(error=f"generate() returned {answer!r}: expected a dict", **about)
+    return read_response(answer, image_success_response, image_error_response, **about)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from hermes_agent.contracts.image_video import (
     VideoGenProvider,
     normalize_reference_images,
+    read_response,
     video_error_response,
     video_success_response,
 )
@@ -82,8 +82,4 @@ def generate_video(provider: VideoGenProvider, prompt: str, options: Mapping[str
     except Exception as exc:
         logger.warning("video provider '%s' failed", provider.name, exc_info=True)
         return video_error_response(error=f"{type(exc).__name__}: {exc}", **about)
-    if isinstance(answer, dict):
-        return answer
-    if isinstance(answer, str | os.PathLike) and os.fspath(answer):
-        return video_success_response(video=str(os.fspath(answer)), **about)
-    return video_error_response(error=f"generate() returned {answer!r}: expected a dict", **about)
+    return read_response(answer, video_success_response, video_error_response, **about)

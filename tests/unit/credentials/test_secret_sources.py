@@ -43,7 +43,12 @@ class SourcesBench:
         self.values: dict[str, Any] = {}
         self.limits: list[float] = []
         self.fetcher = SecretSources(
-            self.credentials, lambda: self.sources, lambda: {"secrets": self.values}, home, self._limited
+            self.credentials,
+            lambda: self.sources,
+            lambda: {"secrets": self.values},
+            home,
+            self._limited,
+            lambda: redactor.learn(self.credentials.secrets({"PLACE": False})),
         )
 
     def _limited(self, call: Callable[[], Any], limit_s: float) -> Any:
@@ -77,6 +82,14 @@ def test_a_value_is_found_exported_and_masked(bench: SourcesBench) -> None:
     assert bench.credentials.get("SERVICE_PASSWORD") == "tulips-in-the-spring"
     assert bench.environ["SERVICE_PASSWORD"] == "tulips-in-the-spring"
     assert "tulips" not in redactor("password: tulips-in-the-spring")
+
+
+def test_a_value_that_a_plugin_declares_harmless_is_not_masked(bench: SourcesBench) -> None:
+    bench.add(Vault("box"), {"PLACE": "under-the-old-bridge"})
+
+    bench.fetch()
+
+    assert redactor("It lies under-the-old-bridge.") == "It lies under-the-old-bridge."
 
 
 def test_it_stands_below_file_and_environment_unless_the_source_overrides(bench: SourcesBench) -> None:
