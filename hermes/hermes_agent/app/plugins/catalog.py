@@ -292,7 +292,9 @@ def fetch_text(url: str, most_bytes: int, limit_s: float) -> str:
         OSError: the network or the server failed.
         ValueError: it is too long, no text, or a redirect leads to an address without encryption.
     """
-    from hermes_agent.system import safe_http  # loads the HTTP library
+    import httpx  # only a catalogue at an address needs it
+
+    from hermes_agent.system import safe_http
 
     def check(at: str) -> None:
         try:
@@ -313,9 +315,7 @@ def fetch_text(url: str, most_bytes: int, limit_s: float) -> str:
 
     try:
         return asyncio.run(asyncio.wait_for(fetch(), 2 * limit_s)).decode("utf-8-sig")
-    except (OSError, ValueError):
-        raise
-    except Exception as exc:
+    except httpx.HTTPError as exc:
         raise OSError(f"{type(exc).__name__}: {exc}") from exc
 
 
