@@ -1,11 +1,25 @@
 # services.hermes-agent in a home: services of the user, from the same options as on NixOS.
-{ config, lib, pkgs, ... }:
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
 let
-  inherit (lib) attrByPath concatMap filter mkIf mkMerge;
+  inherit (lib)
+    attrByPath
+    concatMap
+    filter
+    mkIf
+    mkMerge
+    ;
   cfg = config.services.hermes-agent;
   instances = import ./hermes-agent/instances.nix { inherit lib; };
   all = instances.all cfg;
-  collisions = import ./hermes-agent/collisions.nix { inherit lib; } { inherit all; apart = false; };
+  collisions = import ./hermes-agent/collisions.nix { inherit lib; } {
+    inherit all;
+    apart = false;
+  };
 
   # The options of one instance.
   files = [
@@ -21,10 +35,12 @@ let
   ];
 
   # `hermes` in the home of another instance.
-  command = each: pkgs.writeShellScriptBin each.instance.command ''
-    export HERMES_HOME=${lib.escapeShellArg each.home} HERMES_DECLARED_CONFIG=${each.declaredFile}
-    exec ${each.finalPackage}/bin/hermes "$@"
-  '';
+  command =
+    each:
+    pkgs.writeShellScriptBin each.instance.command ''
+      export HERMES_HOME=${lib.escapeShellArg each.home} HERMES_DECLARED_CONFIG=${each.declaredFile}
+      exec ${each.finalPackage}/bin/hermes "$@"
+    '';
 in
 {
   _class = "homeManager";
@@ -43,11 +59,15 @@ in
     assertions = concatMap instances.assertions all ++ collisions.assertions;
     warnings = concatMap (each: each.warnings) all ++ collisions.warnings;
 
-    systemd.user.services = mkMerge
-      (filter (part: part != null) (concatMap (each: map (attrByPath [ "systemd" "user" "services" ] null) each.parts) all));
+    systemd.user.services = mkMerge (
+      filter (part: part != null) (
+        concatMap (each: map (attrByPath [ "systemd" "user" "services" ] null) each.parts) all
+      )
+    );
 
-    home.packages = mkIf config.programs.hermes-agent.enable
-      (lib.optional cfg.enable cfg.finalPackage ++ map command (filter (each: !each.instance.plain) all));
+    home.packages = mkIf config.programs.hermes-agent.enable (
+      lib.optional cfg.enable cfg.finalPackage ++ map command (filter (each: !each.instance.plain) all)
+    );
     home.sessionVariables = mkIf (cfg.enable && config.programs.hermes-agent.enable) {
       HERMES_HOME = cfg.hermesHome;
       HERMES_DECLARED_CONFIG = "${cfg.declaredFile}";

@@ -8,19 +8,22 @@
     hermes-agent.inputs.nixpkgs.follows = "nixpkgs";
   };
 
-  outputs = { nixpkgs, hermes-agent, ... }:
+  outputs =
+    { nixpkgs, hermes-agent, ... }:
     let
-      hostOf = configuration: nixpkgs.lib.nixosSystem {
-        modules = [
-          hermes-agent.nixosModules.default
-          configuration
-          {
-            nixpkgs.hostPlatform = "x86_64-linux";
-            # A source tree of an input: its lock file pins the plugin.
-            services.hermes-agent.extraPlugins = [ "${hermes-agent}/examples/plugins/calculator" ];
-          }
-        ];
-      };
+      hostOf =
+        configuration:
+        nixpkgs.lib.nixosSystem {
+          modules = [
+            hermes-agent.nixosModules.default
+            configuration
+            {
+              nixpkgs.hostPlatform = "x86_64-linux";
+              # A source tree of an input: its lock file pins the plugin.
+              services.hermes-agent.extraPlugins = [ "${hermes-agent}/examples/plugins/calculator" ];
+            }
+          ];
+        };
     in
     {
       nixosConfigurations.agent = hostOf ./configuration.nix;

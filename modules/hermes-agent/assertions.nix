@@ -1,7 +1,21 @@
 # What evaluation alone can tell, each with what to do instead.
-{ config, instance, lib, options, ... }:
+{
+  config,
+  instance,
+  lib,
+  options,
+  ...
+}:
 let
-  inherit (lib) attrNames concatMapStringsSep filter filterAttrs hasPrefix length unique;
+  inherit (lib)
+    attrNames
+    concatMapStringsSep
+    filter
+    filterAttrs
+    hasPrefix
+    length
+    unique
+    ;
   cfg = config;
   inherit (instance) option;
 
@@ -15,60 +29,116 @@ let
     "(Bearer|Basic) [A-Za-z0-9._~+/=-]{8,}"
   ];
   password = "[a-z][a-z0-9+.-]*://[^][/@: \"'$]*:[^][/@ \"'$]+@";
-  holds = shape: text: builtins.match "(.*[^A-Za-z0-9])?(${shape}).*" (lib.replaceStrings [ "\n" ] [ " " ] text) != null;
+  holds =
+    shape: text:
+    builtins.match "(.*[^A-Za-z0-9])?(${shape}).*" (lib.replaceStrings [ "\n" ] [ " " ] text) != null;
   isSecret = text: lib.isString text && lib.any (shape: holds shape text) (shapes ++ [ password ]);
-  soundsSecret = name: builtins.match ".*(TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|PRIVATE_KEY)" name != null;
+  soundsSecret =
+    name: builtins.match ".*(TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|PRIVATE_KEY)" name != null;
   names = concatMapStringsSep ", " (n: "`${n}`");
 
   # Defaults of modules do not count.
   configured = options.settings.highestPrio <= 100;
 
   secretVariables = attrNames (filterAttrs (_: isSecret) cfg.environment);
-  secretSettings = keysOf "settings" cfg.settings ++ keysOf "extraArgs" cfg.extraArgs
+  secretSettings =
+    keysOf "settings" cfg.settings
+    ++ keysOf "extraArgs" cfg.extraArgs
     ++ keysOf "localModel.extraArgs" (cfg.localModel.extraArgs or [ ]);
-  keysOf = path: value:
-    if isSecret value then [ path ]
-    else if lib.isDerivation value then [ ]
-    else if lib.isAttrs value then lib.concatLists (lib.mapAttrsToList (n: keysOf "${path}.${n}") value)
-    else if lib.isList value then lib.concatMap (keysOf path) value
-    else [ ];
+  keysOf =
+    path: value:
+    if isSecret value then
+      [ path ]
+    else if lib.isDerivation value then
+      [ ]
+    else if lib.isAttrs value then
+      lib.concatLists (lib.mapAttrsToList (n: keysOf "${path}.${n}") value)
+    else if lib.isList value then
+      lib.concatMap (keysOf path) value
+    else
+      [ ];
 
   plugins = map toString cfg.extraPlugins;
   twice = unique (filter (p: length (filter (q: q == p) plugins) > 1) plugins);
   listed = names: if names == null then [ ] else names;
-  onAndOff = lib.intersectLists (listed cfg.settings.plugins.enabled) (listed cfg.settings.plugins.disabled);
-  tooBroad = path: path == "/nix" || hasPrefix "/nix/" path || builtins.match "/(bin|boot|dev|etc|home|proc|root|run|sys|tmp|usr|var|var/lib)?" path != null;
-  tooBroadFor = filter tooBroad ([ (cfg.stateDir or cfg.home) ] ++ lib.optional (cfg.workingDirectory != null) cfg.workingDirectory);
+  onAndOff = lib.intersectLists (listed cfg.settings.plugins.enabled) (
+    listed cfg.settings.plugins.disabled
+  );
+  tooBroad =
+    path:
+    path == "/nix"
+    || hasPrefix "/nix/" path
+    || builtins.match "/(bin|boot|dev|etc|home|proc|root|run|sys|tmp|usr|var|var/lib)?" path != null;
+  tooBroadFor = filter tooBroad (
+    [ (cfg.stateDir or cfg.home) ] ++ lib.optional (cfg.workingDirectory != null) cfg.workingDirectory
+  );
   # systemd splits at a blank and reads the others as something else; what lies below some paths is not the daemon's.
-  places = lib.unique ([ (cfg.stateDir or cfg.home) ] ++ lib.optional (cfg.workingDirectory != null) cfg.workingDirectory);
+  places = lib.unique (
+    [ (cfg.stateDir or cfg.home) ] ++ lib.optional (cfg.workingDirectory != null) cfg.workingDirectory
+  );
   oddPlaces = filter (path: builtins.match "[^]['\"\\:%[:space:]*?]*" path == null) places;
-  hidden = filter (path: builtins.match "/(dev|nix|proc|sys|tmp|run/user|var/tmp)/.*" path != null) places;
-  inState = cfg.workingDirectory != null && (cfg.workingDirectory == cfg.home || hasPrefix "${cfg.home}/" cfg.workingDirectory)
+  hidden = filter (
+    path: builtins.match "/(dev|nix|proc|sys|tmp|run/user|var/tmp)/.*" path != null
+  ) places;
+  inState =
+    cfg.workingDirectory != null
+    && (cfg.workingDirectory == cfg.home || hasPrefix "${cfg.home}/" cfg.workingDirectory)
     && cfg.workingDirectory != "${cfg.home}/workspace";
   credentialName = name: builtins.match "[A-Za-z_][A-Za-z0-9_]*" name != null;
   badNames = filter (n: !(credentialName n)) (attrNames cfg.credentials);
   twiceGiven = lib.intersectLists (attrNames cfg.credentials) (attrNames cfg.environment);
-  ownVariables = filter (n: lib.elem n [ "HERMES_HOME" "HERMES_DECLARED_CONFIG" "HERMES_BUNDLED_PLUGINS" "HERMES_PLUGIN_INDEX" "PATH" "HOME" ]) (attrNames cfg.environment);
+  ownVariables = filter (
+    n:
+    lib.elem n [
+      "HERMES_HOME"
+      "HERMES_DECLARED_CONFIG"
+      "HERMES_BUNDLED_PLUGINS"
+      "HERMES_PLUGIN_INDEX"
+      "PATH"
+      "HOME"
+    ]
+  ) (attrNames cfg.environment);
 
   servers = lib.mapAttrsToList (name: server: server // { inherit name; }) cfg.mcpServers;
   serverNames = test: map (server: server.name) (filter test servers);
   withBoth = serverNames (server: server.command != null && server.url != null);
   withNeither = serverNames (server: server.command == null && server.url == null);
-  argumentsOfNothing = serverNames (server: server.url != null && (server.args != [ ] || server.env != { }));
-  headersOfNothing = serverNames (server: server.command != null && (server.headers != { } || server.auth != null));
-  includedAndExcluded = serverNames (server: server.tools != null && lib.intersectLists server.tools.include server.tools.exclude != [ ]);
+  argumentsOfNothing = serverNames (
+    server: server.url != null && (server.args != [ ] || server.env != { })
+  );
+  headersOfNothing = serverNames (
+    server: server.command != null && (server.headers != { } || server.auth != null)
+  );
+  includedAndExcluded = serverNames (
+    server: server.tools != null && lib.intersectLists server.tools.include server.tools.exclude != [ ]
+  );
 
-  outside = filter (name: builtins.match "[A-Za-z0-9_.@+ -]+(/[A-Za-z0-9_.@+ -]+)*" name == null || lib.elem ".." (lib.splitString "/" name));
+  outside = filter (
+    name:
+    builtins.match "[A-Za-z0-9_.@+ -]+(/[A-Za-z0-9_.@+ -]+)*" name == null
+    || lib.elem ".." (lib.splitString "/" name)
+  );
   remedyOf = {
     "config.yaml" = "settings or configFile";
     "config.local.yaml" = "settings";
     ".env" = "environmentFiles";
     "auth.json" = "authFile";
   };
-  owned = filter (name: remedyOf ? ${name} || builtins.match "(state\\.db.*|gateway.*|api_server\\.key|plugins_trust\\.json|\\.hermes-agent-.*)" name != null) (attrNames cfg.hermesHomeFiles);
-  remedyText = let known = filter (name: remedyOf ? ${name}) owned; in
-    if known == [ ] then "It is written while it runs; drop it."
-    else "Use ${concatMapStringsSep ", " (name: "${option}.${remedyOf.${name}}") known}.";
+  owned = filter (
+    name:
+    remedyOf ? ${name}
+    ||
+      builtins.match "(state\\.db.*|gateway.*|api_server\\.key|plugins_trust\\.json|\\.hermes-agent-.*)" name
+      != null
+  ) (attrNames cfg.hermesHomeFiles);
+  remedyText =
+    let
+      known = filter (name: remedyOf ? ${name}) owned;
+    in
+    if known == [ ] then
+      "It is written while it runs; drop it."
+    else
+      "Use ${concatMapStringsSep ", " (name: "${option}.${remedyOf.${name}}") known}.";
   viaPlugins = filter (hasPrefix "plugins/") (attrNames cfg.hermesHomeFiles);
 in
 {
@@ -100,7 +170,9 @@ in
       }
       {
         assertion = outside (attrNames cfg.documents ++ attrNames cfg.hermesHomeFiles) == [ ];
-        message = "${option}: ${names (outside (attrNames cfg.documents ++ attrNames cfg.hermesHomeFiles))} is no path below a directory. Names of `documents` and `hermesHomeFiles` are relative, such as \"notes/oncall.md\", of letters, digits, spaces and . _ - @ +.";
+        message = "${option}: ${
+          names (outside (attrNames cfg.documents ++ attrNames cfg.hermesHomeFiles))
+        } is no path below a directory. Names of `documents` and `hermesHomeFiles` are relative, such as \"notes/oncall.md\", of letters, digits, spaces and . _ - @ +.";
       }
       {
         assertion = owned == [ ];
@@ -165,10 +237,13 @@ in
     ];
 
     warnings =
-      let suspicious = filter soundsSecret (attrNames cfg.environment); in
+      let
+        suspicious = filter soundsSecret (attrNames cfg.environment);
+      in
       lib.optional (suspicious != [ ] && secretVariables == [ ])
         "${option}.environment: ${names suspicious} sounds like a secret; what is written here is in the world-readable Nix store. For secrets there is ${option}.credentials."
-      ++ lib.optional (cfg.foreignSettings != [ ])
-        "${option}.settings: ${names cfg.foreignSettings} is no setting of the agent; it is kept for plugins.";
+      ++
+        lib.optional (cfg.foreignSettings != [ ])
+          "${option}.settings: ${names cfg.foreignSettings} is no setting of the agent; it is kept for plugins.";
   };
 }

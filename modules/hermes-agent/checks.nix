@@ -1,17 +1,35 @@
 # What has to hold before the agent runs: its arguments, and a start with the declared settings.
-{ config, host, instance, lib, ... }:
+{
+  config,
+  host,
+  instance,
+  lib,
+  ...
+}:
 let
   inherit (lib) mkOption types;
   cfg = config;
   local = cfg.localModel or { enable = false; };
-  capabilities = toString (host.systemd.services.${instance.unit}.serviceConfig.AmbientCapabilities or "");
+  capabilities = toString (
+    host.systemd.services.${instance.unit}.serviceConfig.AmbientCapabilities or ""
+  );
   # A file that is the whole configuration says its ports to the check of the start alone.
-  others = lib.optionals (cfg.configFile != null) (lib.filter (each: each.instance.option != instance.option)
-    ((import ./instances.nix { inherit lib; }).all host.services.hermes-agent));
-  taken = lib.listToAttrs (lib.concatMap
-    (each: map (at: lib.nameValuePair (toString at.port) "${at.option} of the instance `${each.instance.name}`") (import ./ports.nix { inherit lib; } each))
-    others);
-  named = prefix: values: lib.listToAttrs (lib.imap0 (i: value: lib.nameValuePair "${prefix}.${toString i}" value) values);
+  others = lib.optionals (cfg.configFile != null) (
+    lib.filter (each: each.instance.option != instance.option) (
+      (import ./instances.nix { inherit lib; }).all host.services.hermes-agent
+    )
+  );
+  taken = lib.listToAttrs (
+    lib.concatMap (
+      each:
+      map (
+        at: lib.nameValuePair (toString at.port) "${at.option} of the instance `${each.instance.name}`"
+      ) (import ./ports.nix { inherit lib; } each)
+    ) others
+  );
+  named =
+    prefix: values:
+    lib.listToAttrs (lib.imap0 (i: value: lib.nameValuePair "${prefix}.${toString i}" value) values);
 in
 {
   options = {
@@ -53,18 +71,23 @@ in
       has_logins = cfg.authFile != null;
       ports = taken // lib.optionalAttrs local.enable { ${toString local.port} = "localModel.port"; };
       low_ports = lib.hasInfix "CAP_NET_BIND_SERVICE" capabilities;
-      texts = lib.mapAttrs' (name: lib.nameValuePair "environment.${name}") cfg.environment
-        // named "extraArgs" cfg.extraArgs // lib.optionalAttrs local.enable (named "localModel.extraArgs" local.extraArgs);
+      texts =
+        lib.mapAttrs' (name: lib.nameValuePair "environment.${name}") cfg.environment
+        // named "extraArgs" cfg.extraArgs
+        // lib.optionalAttrs local.enable (named "localModel.extraArgs" local.extraArgs);
       home_files = lib.mapAttrs (_: toString) cfg.homeFiles;
       inherit (cfg.plugins) tolerated;
     };
 
     # A file that only the machine has is checked when the daemon starts.
     startCheck =
-      if lib.hasPrefix "${builtins.storeDir}/" "${cfg.declaredConfig}" then cfg.finalPackage.settingsCheck cfg.declaredConfig
-      else null;
+      if lib.hasPrefix "${builtins.storeDir}/" "${cfg.declaredConfig}" then
+        cfg.finalPackage.settingsCheck cfg.declaredConfig
+      else
+        null;
 
-    checks = lib.optional (cfg.extraArgs != [ ]) (cfg.package.gates.argumentsCheck instance.option cfg.extraArgs)
+    checks =
+      lib.optional (cfg.extraArgs != [ ]) (cfg.package.gates.argumentsCheck instance.option cfg.extraArgs)
       ++ lib.optional (cfg.startCheck != null) cfg.startCheck;
   };
 }

@@ -8,7 +8,13 @@ let
   plain = lib.filter (each: each.instance.plain) all;
   others = lib.filter (each: !each.instance.plain) all;
   # Without --instance.
-  first = if plain != [ ] then "default" else if lib.length all == 1 then name (lib.head all) else "";
+  first =
+    if plain != [ ] then
+      "default"
+    else if lib.length all == 1 then
+      name (lib.head all)
+    else
+      "";
   listed = lib.concatMapStringsSep ", " name all;
 
   # `hermes` in the daemon's home, as its user: what it may not change there it says by the name of the option.
@@ -41,20 +47,29 @@ let
   '';
 
   # For members of the group a client of the daemon; everybody else has an agent in a home of their own.
-  client = each: pkgs.runCommand "hermes-client" { nativeBuildInputs = [ pkgs.makeBinaryWrapper ]; } ''
-    makeWrapper ${each.finalPackage}/bin/hermes $out/bin/hermes \
-      --set-default HERMES_DAEMON_SOCKET ${each.instance.run}/control.sock
-  '';
+  client =
+    each:
+    pkgs.runCommand "hermes-client" { nativeBuildInputs = [ pkgs.makeBinaryWrapper ]; } ''
+      makeWrapper ${each.finalPackage}/bin/hermes $out/bin/hermes \
+        --set-default HERMES_DAEMON_SOCKET ${each.instance.run}/control.sock
+    '';
 
   # For root and its own user as `hermes-service`, for members of its group a client.
-  own = each: pkgs.writeShellScriptBin each.instance.command ''
-    if [ "$(id -u)" = 0 ] || [ "$(id -un)" = ${each.user} ]; then
-      exec ${service}/bin/hermes-service --instance ${name each} "$@"
-    fi
-    ${if each.addToSystemPackages then ''exec ${coreutils}/bin/env -u HERMES_HOME ${each.finalPackage}/bin/hermes --instance ${name each} "$@"''
-      else ''echo "${each.instance.command}: run it with sudo; members of the group ${each.group} have it once ${each.instance.option}.addToSystemPackages is true" >&2
-    exit 1''}
-  '';
+  own =
+    each:
+    pkgs.writeShellScriptBin each.instance.command ''
+      if [ "$(id -u)" = 0 ] || [ "$(id -un)" = ${each.user} ]; then
+        exec ${service}/bin/hermes-service --instance ${name each} "$@"
+      fi
+      ${
+        if each.addToSystemPackages then
+          ''exec ${coreutils}/bin/env -u HERMES_HOME ${each.finalPackage}/bin/hermes --instance ${name each} "$@"''
+        else
+          ''
+            echo "${each.instance.command}: run it with sudo; members of the group ${each.group} have it once ${each.instance.option}.addToSystemPackages is true" >&2
+                exit 1''
+      }
+    '';
 in
 lib.optional (all != [ ]) service
 ++ map client (lib.filter (each: each.addToSystemPackages) plain)

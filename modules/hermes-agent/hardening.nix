@@ -1,11 +1,26 @@
 # The daemon holds keys and runs what a model asks for, so it gets what it needs and nothing else.
 # Every key is a default: `systemd.services.hermes-agent.serviceConfig.PrivateDevices = false;` takes one back.
-{ config, instance, lib, ... }:
+{
+  config,
+  instance,
+  lib,
+  ...
+}:
 let
   cfg = config;
   # MCP servers are children of the daemon. What compiles while it runs needs writable code pages.
-  compiles = server: lib.elem (baseNameOf (toString (server.command or "")))
-    [ "bun" "bunx" "deno" "java" "node" "npm" "npx" "pnpm" ];
+  compiles =
+    server:
+    lib.elem (baseNameOf (toString (server.command or ""))) [
+      "bun"
+      "bunx"
+      "deno"
+      "java"
+      "node"
+      "npm"
+      "npx"
+      "pnpm"
+    ];
 in
 {
   config.parts = lib.toList {
@@ -44,9 +59,16 @@ in
       ProcSubset = "pid";
 
       # Not AF_NETLINK: `ip` is empty, names resolve all the same.
-      RestrictAddressFamilies = [ "AF_UNIX" "AF_INET" "AF_INET6" ];
+      RestrictAddressFamilies = [
+        "AF_UNIX"
+        "AF_INET"
+        "AF_INET6"
+      ];
       # The metadata services of clouds, which give credentials to every process that asks.
-      IPAddressDeny = [ "169.254.169.254" "fd00:ec2::254" ];
+      IPAddressDeny = [
+        "169.254.169.254"
+        "fd00:ec2::254"
+      ];
 
       SystemCallArchitectures = "native";
       SystemCallFilter = [

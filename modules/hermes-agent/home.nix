@@ -1,18 +1,39 @@
 # An instance in a home: where it is, and its unit of the user's own manager.
-{ config, host, instance, lib, pkgs, ... }:
+{
+  config,
+  host,
+  instance,
+  lib,
+  pkgs,
+  ...
+}:
 let
-  inherit (lib) mkDefault mkIf mkOption types;
+  inherit (lib)
+    mkDefault
+    mkIf
+    mkOption
+    types
+    ;
   cfg = config;
   first = host.services.hermes-agent.hermesHome;
   # As nixpkgs' `utils.escapeSystemdExecArgs`, which Home Manager does not pass on.
-  quoted = lib.concatMapStringsSep " " (text: lib.replaceStrings [ "%" "$" ] [ "%%" "$$" ] (builtins.toJSON text));
-  unit = import ./unit.nix { inherit cfg lib pkgs; escape = quoted; };
+  quoted = lib.concatMapStringsSep " " (
+    text: lib.replaceStrings [ "%" "$" ] [ "%%" "$$" ] (builtins.toJSON text)
+  );
+  unit = import ./unit.nix {
+    inherit cfg lib pkgs;
+    escape = quoted;
+  };
 in
 {
   options = {
     hermesHome = mkOption {
       type = types.strMatching "/.*[^/]";
-      default = if instance.plain then "${host.home.homeDirectory}/.hermes" else "${first}/profiles/${instance.name}";
+      default =
+        if instance.plain then
+          "${host.home.homeDirectory}/.hermes"
+        else
+          "${first}/profiles/${instance.name}";
       defaultText = lib.literalExpression ''"''${config.home.homeDirectory}/.hermes", or "…/profiles/<name>" below it'';
       description = "`HERMES_HOME`.";
     };
@@ -57,19 +78,34 @@ in
             StartLimitIntervalSec = 300;
             X-Restart-Triggers = [ "${cfg.declaredFile}" ];
           };
-          Service = unit.fixed // lib.mapAttrs (_: mkDefault) (unit.defaults // {
-            # What a user's manager can keep without root; on NixOS the system's service keeps more.
-            UMask = "0077";
-            NoNewPrivileges = true;
-            LockPersonality = true;
-            RestrictRealtime = true;
-            RestrictSUIDSGID = true;
-            RestrictAddressFamilies = [ "AF_UNIX" "AF_INET" "AF_INET6" "AF_NETLINK" ];
-            SystemCallArchitectures = "native";
-          }) // {
-            Environment = [ "PATH=${lib.makeBinPath unit.path}" ] ++ lib.mapAttrsToList (name: value: builtins.toJSON "${name}=${value}")
-              (unit.environment // { HERMES_DECLARED_CONFIG = "${cfg.declaredFile}"; });
-          };
+          Service =
+            unit.fixed
+            // lib.mapAttrs (_: mkDefault) (
+              unit.defaults
+              // {
+                # What a user's manager can keep without root; on NixOS the system's service keeps more.
+                UMask = "0077";
+                NoNewPrivileges = true;
+                LockPersonality = true;
+                RestrictRealtime = true;
+                RestrictSUIDSGID = true;
+                RestrictAddressFamilies = [
+                  "AF_UNIX"
+                  "AF_INET"
+                  "AF_INET6"
+                  "AF_NETLINK"
+                ];
+                SystemCallArchitectures = "native";
+              }
+            )
+            // {
+              Environment = [
+                "PATH=${lib.makeBinPath unit.path}"
+              ]
+              ++ lib.mapAttrsToList (name: value: builtins.toJSON "${name}=${value}") (
+                unit.environment // { HERMES_DECLARED_CONFIG = "${cfg.declaredFile}"; }
+              );
+            };
           Install.WantedBy = [ "default.target" ];
         };
       };

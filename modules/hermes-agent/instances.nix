@@ -8,11 +8,23 @@ let
   inherit (lib) mkDefault mkOption types;
   names = import ./names.nix { inherit lib; };
   gone = import ./upstream.nix { inherit lib; };
-  place = [ "services" "hermes-agent" ];
+  place = [
+    "services"
+    "hermes-agent"
+  ];
 
   # plain :: file -> module
   # The options of a file as services.hermes-agent.<option>.
-  plain = file: { config, options, lib, pkgs, utils, ... }:
+  plain =
+    file:
+    {
+      config,
+      options,
+      lib,
+      pkgs,
+      utils,
+      ...
+    }:
     let
       it = import file {
         config = config.services.hermes-agent;
@@ -29,35 +41,74 @@ let
     };
 
   # The same files as a submodule, for each name.
-  named = { files, kind, arguments, more }: types.attrsOf (types.submoduleWith {
-    shorthandOnlyDefinesConfig = true;
-    specialArgs = arguments;
-    modules = files ++ gone [ ] ++ more ++ [ ({ name, ... }: { _module.args.instance = names.of kind name; }) ];
-  });
+  named =
+    {
+      files,
+      kind,
+      arguments,
+      more,
+    }:
+    types.attrsOf (
+      types.submoduleWith {
+        shorthandOnlyDefinesConfig = true;
+        specialArgs = arguments;
+        modules =
+          files ++ gone [ ] ++ more ++ [ ({ name, ... }: { _module.args.instance = names.of kind name; }) ];
+      }
+    );
 in
 {
   # all :: config of services.hermes-agent -> [ instance ]
   # Those that are enabled.
-  all = cfg: lib.filter (each: each.enable)
-    ([ cfg ] ++ lib.attrValues cfg.instances ++ lib.attrValues cfg.profiles);
+  all =
+    cfg:
+    lib.filter (each: each.enable) (
+      [ cfg ] ++ lib.attrValues cfg.instances ++ lib.attrValues cfg.profiles
+    );
 
   # assertions :: instance -> [ assertion ]
   # The removed options know their own name alone.
-  assertions = { assertions, instance, ... }: map
-    (each: each // {
-      message = lib.optionalString (!instance.plain && lib.hasPrefix "The option definition" each.message) "${instance.option}: " + each.message;
-    })
-    assertions;
+  assertions =
+    { assertions, instance, ... }:
+    map (
+      each:
+      each
+      // {
+        message =
+          lib.optionalString (
+            !instance.plain && lib.hasPrefix "The option definition" each.message
+          ) "${instance.option}: "
+          + each.message;
+      }
+    ) assertions;
 
   # module :: { files, profileFiles, arguments } -> module
   # profileFiles: further files of a profile, which say whether it is enabled.
   # arguments: what the files are given beside `host`: a function of the arguments of a module.
-  module = { files, profileFiles, arguments }: { config, lib, pkgs, utils, ... }:
+  module =
+    {
+      files,
+      profileFiles,
+      arguments,
+    }:
+    {
+      config,
+      lib,
+      pkgs,
+      utils,
+      ...
+    }:
     let
       cfg = config.services.hermes-agent;
-      given = { host = config; } // arguments { inherit pkgs utils; };
+      given = {
+        host = config;
+      }
+      // arguments { inherit pkgs utils; };
       # What upstream's profiles have in common with each other.
-      common = { package = mkDefault cfg.package; inherit (cfg) extraPackages extraPythonPackages extraDependencyGroups; };
+      common = {
+        package = mkDefault cfg.package;
+        inherit (cfg) extraPackages extraPythonPackages extraDependencyGroups;
+      };
     in
     {
       imports = map plain files ++ gone place;

@@ -1,11 +1,27 @@
 # A model on this machine: llama.cpp's server with a file of the store, so that a host without any key answers.
-{ config, instance, lib, pkgs, utils, ... }:
+{
+  config,
+  instance,
+  lib,
+  pkgs,
+  utils,
+  ...
+}:
 let
-  inherit (lib) mkDefault mkIf mkOption types;
+  inherit (lib)
+    mkDefault
+    mkIf
+    mkOption
+    types
+    ;
   cfg = config;
   local = cfg.localModel;
   # A path beside the configuration goes into the store, one as a text stays where it is.
-  weights = if lib.isPath local.model || lib.isDerivation local.model then "${local.model}" else toString local.model;
+  weights =
+    if lib.isPath local.model || lib.isDerivation local.model then
+      "${local.model}"
+    else
+      toString local.model;
   url = "http://127.0.0.1:${toString local.port}/v1";
 in
 {
@@ -33,12 +49,19 @@ in
       description = "Tokens that it sees at once; more take more memory.";
     };
 
-    port = mkOption { type = types.port; default = 8641; description = "Port of its server, on this machine alone."; };
+    port = mkOption {
+      type = types.port;
+      default = 8641;
+      description = "Port of its server, on this machine alone.";
+    };
 
     extraArgs = mkOption {
       type = types.listOf types.str;
       default = [ ];
-      example = [ "--n-gpu-layers" "99" ];
+      example = [
+        "--n-gpu-layers"
+        "99"
+      ];
       description = "Further arguments of `llama-server`.";
     };
   };
@@ -65,24 +88,29 @@ in
       };
 
       systemd.services.${instance.localModel} = {
-        description = "Model of the Hermes agent" + lib.optionalString (!instance.plain) " ${instance.name}";
+        description =
+          "Model of the Hermes agent" + lib.optionalString (!instance.plain) " ${instance.name}";
         wantedBy = [ "multi-user.target" ];
         serviceConfig = {
-          ExecStart = utils.escapeSystemdExecArgs ([
-            (lib.getExe' local.package "llama-server")
-            "--model"
-            weights
-            "--alias"
-            local.name
-            "--ctx-size"
-            (toString local.contextLength)
-            "--host"
-            "127.0.0.1"
-            "--port"
-            (toString local.port)
-            "--jinja"
-          ] ++ local.extraArgs);
-        } // lib.mapAttrs (_: mkDefault) {
+          ExecStart = utils.escapeSystemdExecArgs (
+            [
+              (lib.getExe' local.package "llama-server")
+              "--model"
+              weights
+              "--alias"
+              local.name
+              "--ctx-size"
+              (toString local.contextLength)
+              "--host"
+              "127.0.0.1"
+              "--port"
+              (toString local.port)
+              "--jinja"
+            ]
+            ++ local.extraArgs
+          );
+        }
+        // lib.mapAttrs (_: mkDefault) {
           Restart = "on-failure";
           DynamicUser = true;
           UMask = "0077";
@@ -103,12 +131,18 @@ in
           LockPersonality = true;
           RestrictNamespaces = true;
           RestrictRealtime = true;
-          RestrictAddressFamilies = [ "AF_INET" "AF_UNIX" ];
+          RestrictAddressFamilies = [
+            "AF_INET"
+            "AF_UNIX"
+          ];
           # It answers this machine and opens no connection.
           IPAddressAllow = "localhost";
           IPAddressDeny = "any";
           SystemCallArchitectures = "native";
-          SystemCallFilter = [ "@system-service" "~@privileged @obsolete" ];
+          SystemCallFilter = [
+            "@system-service"
+            "~@privileged @obsolete"
+          ];
           SystemCallErrorNumber = "EPERM";
         };
       };

@@ -2,14 +2,17 @@
 { lib }:
 let
   # kind: the option that declares it; empty: the plain options, which are the instance `default`.
-  named = kind: name:
+  named =
+    kind: name:
     let
       plain = kind == "";
       suffix = text: lib.optionalString (!plain) "-${text}";
       # A user's or group's name has at most 31 characters, of which `hermes-work-` takes 12.
       short =
-        if lib.stringLength name <= 19 then name
-        else "${lib.substring 0 12 name}-${lib.substring 0 6 (builtins.hashString "sha256" name)}";
+        if lib.stringLength name <= 19 then
+          name
+        else
+          "${lib.substring 0 12 name}-${lib.substring 0 6 (builtins.hashString "sha256" name)}";
     in
     rec {
       inherit kind name plain;

@@ -1,7 +1,17 @@
 # What is run, from which package, with what on its PATH: the same on NixOS and in a home.
-{ instance, lib, pkgs, ... }:
+{
+  instance,
+  lib,
+  pkgs,
+  ...
+}:
 let
-  inherit (lib) mkEnableOption mkOption mkPackageOption types;
+  inherit (lib)
+    mkEnableOption
+    mkOption
+    mkPackageOption
+    types
+    ;
 in
 {
   options = {
@@ -9,10 +19,12 @@ in
 
     # Built from this tree with the host's own package set: one Python for the agent and its plugins,
     # and never another `pkgs.hermes-agent`, should there be one.
-    package = mkPackageOption { hermes-agent = pkgs.callPackage ../../nix/package.nix { }; } "hermes-agent" {
-      pkgsText = "hermes-agent.packages.\${system}";
-      extraDescription = "It must have `withPlugins`, as the package of this flake has; its own overrides stay.";
-    };
+    package =
+      mkPackageOption { hermes-agent = pkgs.callPackage ../../nix/package.nix { }; } "hermes-agent"
+        {
+          pkgsText = "hermes-agent.packages.\${system}";
+          extraDescription = "It must have `withPlugins`, as the package of this flake has; its own overrides stay.";
+        };
 
     finalPackage = mkOption {
       type = types.package;
@@ -23,7 +35,9 @@ in
     environment = mkOption {
       type = types.attrsOf types.str;
       default = { };
-      example = { HTTPS_PROXY = "http://proxy.lan:3128"; };
+      example = {
+        HTTPS_PROXY = "http://proxy.lan:3128";
+      };
       description = ''
         Variables of the service. They end up in the world-readable Nix store: secrets go to
         {option}`services.hermes-agent.credentials` or {option}`services.hermes-agent.environmentFiles`.
@@ -45,7 +59,15 @@ in
     };
 
     restart = mkOption {
-      type = types.enum [ "no" "on-success" "on-failure" "on-abnormal" "on-watchdog" "on-abort" "always" ];
+      type = types.enum [
+        "no"
+        "on-success"
+        "on-failure"
+        "on-abnormal"
+        "on-watchdog"
+        "on-abort"
+        "always"
+      ];
       default = "on-failure";
       description = "`Restart=` of the unit. A wrong configuration never restarts it: that mends nothing.";
     };
@@ -77,8 +99,18 @@ in
       description = "What it adds to the host: sets of the host's options.";
     };
 
-    assertions = mkOption { type = types.listOf types.unspecified; internal = true; default = [ ]; description = "What has to hold."; };
-    warnings = mkOption { type = types.listOf types.str; internal = true; default = [ ]; description = "What its owner should know."; };
+    assertions = mkOption {
+      type = types.listOf types.unspecified;
+      internal = true;
+      default = [ ];
+      description = "What has to hold.";
+    };
+    warnings = mkOption {
+      type = types.listOf types.str;
+      internal = true;
+      default = [ ];
+      description = "What its owner should know.";
+    };
 
     home = mkOption {
       type = types.str;

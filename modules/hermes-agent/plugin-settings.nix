@@ -20,7 +20,8 @@ let
     object = dict;
   };
   isSecret = spec: spec.type or "" == "secret" || spec.secret or false;
-  ofSpec = spec:
+  ofSpec =
+    spec:
     let
       choices = spec.choices or spec.enum or null;
       own = if choices == null then kinds.${spec.type or "string"} or format.type else types.enum choices;
@@ -29,18 +30,26 @@ let
     mkOption {
       type = types.nullOr own;
       default = null;
-      defaultText = lib.literalMD (if spec ? default then "${left}: `${builtins.toJSON spec.default}`" else left);
-      description = spec.description or spec.label or spec.title or "No description." + lib.optionalString (spec.required or false) " (Required.)";
+      defaultText = lib.literalMD (
+        if spec ? default then "${left}: `${builtins.toJSON spec.default}`" else left
+      );
+      description =
+        spec.description or spec.label or spec.title or "No description."
+        + lib.optionalString (spec.required or false) " (Required.)";
     };
 in
-schemas: types.submodule {
+schemas:
+types.submodule {
   # Of plugins that say nothing at evaluation.
   freeformType = types.attrsOf (types.attrsOf format.type);
-  options = lib.mapAttrs
-    (name: schema: mkOption {
-      type = types.submodule { options = lib.mapAttrs (_: ofSpec) (lib.filterAttrs (_: spec: !(isSecret spec)) schema); };
+  options = lib.mapAttrs (
+    name: schema:
+    mkOption {
+      type = types.submodule {
+        options = lib.mapAttrs (_: ofSpec) (lib.filterAttrs (_: spec: !(isSecret spec)) schema);
+      };
       default = { };
       description = "Settings of the plugin `${name}`.";
-    })
-    schemas;
+    }
+  ) schemas;
 }

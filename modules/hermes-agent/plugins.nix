@@ -1,16 +1,26 @@
 # Plugins, and the check that loads all of them while the system is built.
-{ config, instance, lib, pkgs, ... }:
+{
+  config,
+  instance,
+  lib,
+  pkgs,
+  ...
+}:
 let
   inherit (lib) mkOption types;
   cfg = config;
   format = pkgs.formats.json { };
 
   # What plugins of `buildHermesPlugin` say of their settings, by name.
-  schemas = lib.listToAttrs (map (plugin: lib.nameValuePair plugin.pluginName plugin.configSchema)
-    (lib.filter (plugin: lib.isAttrs plugin && plugin.configSchema or { } != { }) cfg.extraPlugins));
+  schemas = lib.listToAttrs (
+    map (plugin: lib.nameValuePair plugin.pluginName plugin.configSchema) (
+      lib.filter (plugin: lib.isAttrs plugin && plugin.configSchema or { } != { }) cfg.extraPlugins
+    )
+  );
   # What is set of it.
-  given = lib.filterAttrs (_: settings: settings != { })
-    (lib.mapAttrs (_: lib.filterAttrs (_: value: value != null)) cfg.plugins.settings);
+  given = lib.filterAttrs (_: settings: settings != { }) (
+    lib.mapAttrs (_: lib.filterAttrs (_: value: value != null)) cfg.plugins.settings
+  );
 in
 {
   options = {
@@ -24,7 +34,9 @@ in
     };
 
     extraPythonPackages = mkOption {
-      type = types.coercedTo (types.listOf types.package) (packages: _: packages) (types.functionTo (types.listOf types.package));
+      type = types.coercedTo (types.listOf types.package) (packages: _: packages) (
+        types.functionTo (types.listOf types.package)
+      );
       default = _: [ ];
       defaultText = lib.literalExpression "ps: [ ]";
       example = lib.literalExpression "ps: [ ps.redis ]";
@@ -38,7 +50,10 @@ in
     extraDependencyGroups = mkOption {
       type = types.listOf types.str;
       default = [ ];
-      example = [ "messaging" "voice" ];
+      example = [
+        "messaging"
+        "voice"
+      ];
       description = "Packages by purpose, with upstream's names for them; `nix/groups.nix` has the list.";
     };
 
@@ -70,7 +85,9 @@ in
     plugins.settings = mkOption {
       type = import ./plugin-settings.nix { inherit lib format; } schemas;
       default = { };
-      example = { weather.city = "Bern"; };
+      example = {
+        weather.city = "Bern";
+      };
       description = ''
         Settings of plugins by the plugin's name. They stand in `settings.plugins.entries.<name>.settings`. The build
         checks them against the plugin's `config_schema`: a wrong type, an option that it does not declare and a
@@ -98,18 +115,21 @@ in
     (cfg.package.withPlugins {
       python = cfg.extraPythonPackages;
       directories = cfg.extraPlugins;
-      groups = lib.unique (cfg.extraDependencyGroups ++ lib.optional (cfg.settings.mcp_servers != { }) "mcp");
-    }).override {
-      inherit (cfg.plugins) checkImports;
-      runtime = {
-        path = import ./path.nix { inherit pkgs; } ++ cfg.extraPackages;
-        inherit (cfg) environment;
-        settings = cfg.declaredSettings.plugins or { };
-        variables = lib.attrNames cfg.environment ++ lib.attrNames cfg.credentials;
-        hasEnvironmentFiles = cfg.environmentFiles != [ ];
-        service = cfg.service;
-        strict = cfg.strictChecks;
-        inherit (instance) option;
+      groups = lib.unique (
+        cfg.extraDependencyGroups ++ lib.optional (cfg.settings.mcp_servers != { }) "mcp"
+      );
+    }).override
+      {
+        inherit (cfg.plugins) checkImports;
+        runtime = {
+          path = import ./path.nix { inherit pkgs; } ++ cfg.extraPackages;
+          inherit (cfg) environment;
+          settings = cfg.declaredSettings.plugins or { };
+          variables = lib.attrNames cfg.environment ++ lib.attrNames cfg.credentials;
+          hasEnvironmentFiles = cfg.environmentFiles != [ ];
+          service = cfg.service;
+          strict = cfg.strictChecks;
+          inherit (instance) option;
+        };
       };
-    };
 }

@@ -1,5 +1,10 @@
 # What upstream's profiles have beside the options of an instance.
-{ config, host, lib, ... }:
+{
+  config,
+  host,
+  lib,
+  ...
+}:
 {
   options.gateway.enable = lib.mkOption {
     type = lib.types.bool;

@@ -1,8 +1,25 @@
 # What the agent's tools run in: a unit of systemd for each command, which a socket starts, with a user that exists
 # while the command runs. It shares the workspace with the daemon by a group, and can neither read, signal nor call it.
-{ config, instance, lib, pkgs, utils, ... }:
+{
+  config,
+  instance,
+  lib,
+  pkgs,
+  utils,
+  ...
+}:
 let
-  inherit (lib) concatMapStringsSep filter hasPrefix mkDefault mkIf mkOption optionalAttrs optionals types;
+  inherit (lib)
+    concatMapStringsSep
+    filter
+    hasPrefix
+    mkDefault
+    mkIf
+    mkOption
+    optionalAttrs
+    optionals
+    types
+    ;
   cfg = config;
   profile = cfg.tools.sandbox;
   strict = profile == "strict";
@@ -94,7 +111,10 @@ let
     ]
     ++ map (path: "-${path}") readable;
     # Whatever else is listed.
-    InaccessiblePaths = common.InaccessiblePaths ++ [ "-+${cfg.home}" "-+${instance.run}" ];
+    InaccessiblePaths = common.InaccessiblePaths ++ [
+      "-+${cfg.home}"
+      "-+${instance.run}"
+    ];
     TemporaryFileSystem = [ "/dev/shm:mode=1777" ];
     ProtectHome = if below' cfg.workingDirectory then "tmpfs" else true;
     PrivateDevices = true;
@@ -104,34 +124,60 @@ let
     PrivateUsers = true;
     ProtectProc = "invisible";
     ProcSubset = "pid";
-    RestrictAddressFamilies = [ "AF_UNIX" "AF_INET" "AF_INET6" ];
+    RestrictAddressFamilies = [
+      "AF_UNIX"
+      "AF_INET"
+      "AF_INET6"
+    ];
     RestrictNamespaces = true;
-    SystemCallFilter = [ "@system-service" "~@privileged @obsolete" ];
+    SystemCallFilter = [
+      "@system-service"
+      "~@privileged @obsolete"
+    ];
   };
   # Of the agent's own home (`~/`) commands see nothing.
   readable =
-    let named = cfg.settings.terminal.sandbox_paths; in
+    let
+      named = cfg.settings.terminal.sandbox_paths;
+    in
     filter (hasPrefix "/") (if named == null then [ ] else named);
   # What systemd would read as something else.
-  odd = filter (path: builtins.match "[^]['\"\\:%[:space:]*?]*" path == null)
-    ([ cfg.workingDirectory ] ++ cfg.tools.readWritePaths ++ readable);
+  odd = filter (path: builtins.match "[^]['\"\\:%[:space:]*?]*" path == null) (
+    [ cfg.workingDirectory ] ++ cfg.tools.readWritePaths ++ readable
+  );
   below' = path: hasPrefix "/home/" path || hasPrefix "/root/" path;
 
   rest =
-    if strict then { PrivateNetwork = true; }
-    else if host then {
-      SystemCallFilter = [ "~@clock" ];
-      # Of the agent's state nothing is there but the workspace.
-      TemporaryFileSystem = [ "${cfg.stateDir}:ro" ];
-      InaccessiblePaths = common.InaccessiblePaths ++ [ "-/var/lib/private" ];
-    }
+    if strict then
+      { PrivateNetwork = true; }
+    else if host then
+      {
+        SystemCallFilter = [ "~@clock" ];
+        # Of the agent's state nothing is there but the workspace.
+        TemporaryFileSystem = [ "${cfg.stateDir}:ro" ];
+        InaccessiblePaths = common.InaccessiblePaths ++ [ "-/var/lib/private" ];
+      }
     # The world, but neither this machine's own services nor the metadata of a cloud.
-    else { IPAddressDeny = [ "localhost" "link-local" "169.254.169.254" "fd00:ec2::254" ]; };
+    else
+      {
+        IPAddressDeny = [
+          "localhost"
+          "link-local"
+          "169.254.169.254"
+          "fd00:ec2::254"
+        ];
+      };
 in
 {
   options.tools = {
     sandbox = mkOption {
-      type = types.nullOr (types.enum [ "strict" "workspace" "host" ]);
+      type = types.nullOr (
+        types.enum [
+          "strict"
+          "workspace"
+          "host"
+        ]
+      );
       default = if below cfg.workingDirectory then "strict" else null;
       defaultText = lib.literalMD "`\"strict\"`, or null where `workingDirectory` is outside of `stateDir`";
       description = ''
@@ -158,12 +204,25 @@ in
 
     maxExposure = mkOption {
       type = types.nullOr types.number;
-      default = if profile == null then null else { strict = 1.5; workspace = 2; host = 5; }.${profile};
+      default =
+        if profile == null then
+          null
+        else
+          {
+            strict = 1.5;
+            workspace = 2;
+            host = 5;
+          }
+          .${profile};
       defaultText = lib.literalMD "1.5, 2 or 5, by `tools.sandbox`";
       description = "Most points of 10 that `systemd-analyze security` may give the unit of commands; the build refuses more. null: any.";
     };
 
-    tasksMax = mkOption { type = types.ints.positive; default = 512; description = "Most processes and threads of one command."; };
+    tasksMax = mkOption {
+      type = types.ints.positive;
+      default = 512;
+      description = "Most processes and threads of one command.";
+    };
 
     readWritePaths = mkOption {
       type = types.listOf (types.strMatching "/.*[^/]");
@@ -180,7 +239,9 @@ in
     assertions = [
       {
         assertion = odd == [ ];
-        message = "${instance.option}: ${concatMapStringsSep ", " (path: "`${path}`") odd} (workingDirectory, tools.readWritePaths, settings.terminal.sandbox_paths) cannot be shown to commands: a blank, a quotation mark or one of \\ : % [ ] * ? in a path means something to systemd. Mount or link it at another path, and name that one.";
+        message = "${instance.option}: ${
+          concatMapStringsSep ", " (path: "`${path}`") odd
+        } (workingDirectory, tools.readWritePaths, settings.terminal.sandbox_paths) cannot be shown to commands: a blank, a quotation mark or one of \\ : % [ ] * ? in a path means something to systemd. Mount or link it at another path, and name that one.";
       }
     ];
 
@@ -222,8 +283,14 @@ in
           GIT_CONFIG_VALUE_0 = "*";
         };
         serviceConfig = {
-          ExecStart = utils.escapeSystemdExecArgs [ cfg.package.gates.agent.interpreter "-I" "-m" "hermes_agent.system.exec_unit" ];
-        } // lib.mapAttrs (_: mkDefault) (common // optionalAttrs (!host) apart // rest);
+          ExecStart = utils.escapeSystemdExecArgs [
+            cfg.package.gates.agent.interpreter
+            "-I"
+            "-m"
+            "hermes_agent.system.exec_unit"
+          ];
+        }
+        // lib.mapAttrs (_: mkDefault) (common // optionalAttrs (!host) apart // rest);
       };
 
       systemd.services.${instance.unit} = {
@@ -233,9 +300,19 @@ in
       };
 
       systemd.tmpfiles.settings."10-hermes-agent" = {
-        ${root} = mkIf (!host) { d = { user = "root"; group = "root"; mode = "0755"; }; };
+        ${root} = mkIf (!host) {
+          d = {
+            user = "root";
+            group = "root";
+            mode = "0755";
+          };
+        };
         ${cfg.workingDirectory} = mkIf (below cfg.workingDirectory) {
-          d = { inherit (cfg) user; inherit group; mode = "2770"; };
+          d = {
+            inherit (cfg) user;
+            inherit group;
+            mode = "2770";
+          };
           "a+".argument = shared;
         };
       };

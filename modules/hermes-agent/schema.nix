@@ -4,33 +4,54 @@
 # known: the sections of the agent by name.
 # special: by the name of a key, what NixOS says otherwise: { "terminal.cwd" = { default = …; more = " …"; }; … }, where
 # `more` follows the description.
-{ lib, format, special }:
+{
+  lib,
+  format,
+  special,
+}:
 let
   inherit (lib) mkOption types;
   whole = lib.importJSON ../../hermes/hermes_agent/config/schema.json;
 
   # As `resolve` in hermes_agent/config/schema.py: keywords beside the `$ref` win.
-  resolve = node:
-    if !(node ? "$ref") then node
+  resolve =
+    node:
+    if !(node ? "$ref") then
+      node
     else
-      let shared = whole."$defs".${lib.removePrefix "#/$defs/" node."$ref"}; in
-      shared // builtins.removeAttrs node [ "$ref" ] // { properties = shared.properties or { } // node.properties or { }; };
+      let
+        shared = whole."$defs".${lib.removePrefix "#/$defs/" node."$ref"};
+      in
+      shared
+      // builtins.removeAttrs node [ "$ref" ]
+      // {
+        properties = shared.properties or { } // node.properties or { };
+      };
 
   kinds = node: lib.filter (kind: kind != "null") (lib.toList (node.type or [ ]));
   isMapping = node: kinds node == [ "object" ] && node.properties or { } != { };
   # Of every name in a mapping; null where the schema says nothing about it.
-  others = node: if lib.isAttrs (node.additionalProperties or null) then resolve node.additionalProperties else null;
+  others =
+    node:
+    if lib.isAttrs (node.additionalProperties or null) then resolve node.additionalProperties else null;
 
   number = builtins.toJSON;
-  bounded = node: word: type:
+  bounded =
+    node: word: type:
     let
       low = node.minimum or null;
       high = node.maximum or null;
-      range = lib.optional (low != null) "at least ${number low}" ++ lib.optional (high != null) "at most ${number high}";
+      range =
+        lib.optional (low != null) "at least ${number low}"
+        ++ lib.optional (high != null) "at most ${number high}";
     in
-    if range == [ ] then type
-    else types.addCheck type (value: (low == null || value >= low) && (high == null || value <= high))
-      // { description = "${word} (${lib.concatStringsSep ", " range})"; };
+    if range == [ ] then
+      type
+    else
+      types.addCheck type (value: (low == null || value >= low) && (high == null || value <= high))
+      // {
+        description = "${word} (${lib.concatStringsSep ", " range})";
+      };
 
   ofKind = node: {
     string = types.str;
@@ -39,57 +60,102 @@ let
     number = bounded node "number" types.number;
     array = types.listOf (if node ? items then ofNode [ "*" ] (resolve node.items) else format.type);
     object =
-      if node.properties or { } != { } then mapping [ "*" ] node
-      else if others node != null then types.attrsOf (types.nullOr (ofNode [ "<name>" ] (others node)))
-      else format.type;
+      if node.properties or { } != { } then
+        mapping [ "*" ] node
+      else if others node != null then
+        types.attrsOf (types.nullOr (ofNode [ "<name>" ] (others node)))
+      else
+        format.type;
   };
 
   # ofNode :: path -> node -> type
   # What JSON knows as null is left to `option`.
-  ofNode = path: node:
-    if node ? enum then types.enum (lib.filter (value: value != null) node.enum)
+  ofNode =
+    path: node:
+    if node ? enum then
+      types.enum (lib.filter (value: value != null) node.enum)
     # Several modules may say something of the model; elsewhere a text stays one.
-    else if path == [ "model" ] then types.coercedTo types.str (text: { ${node.x-text-is} = text; }) (mapping path node)
-    else if node ? x-text-is then types.either types.str (mapping path node)
-    else if isMapping node then mapping path node
-    else if kinds node == [ ] then format.type
-    else types.oneOf (map (kind: (ofKind node).${kind}) (kinds node));
+    else if path == [ "model" ] then
+      types.coercedTo types.str (text: { ${node.x-text-is} = text; }) (mapping path node)
+    else if node ? x-text-is then
+      types.either types.str (mapping path node)
+    else if isMapping node then
+      mapping path node
+    else if kinds node == [ ] then
+      format.type
+    else
+      types.oneOf (map (kind: (ofKind node).${kind}) (kinds node));
 
   # A misspelled key is told by the agent's own check while building: it knows the right one, and those of plugins.
-  mapping = path: node: types.submodule {
-    freeformType = format.type;
-    options = lib.mapAttrs (name: below: option (path ++ [ name ]) (resolve below)) (node.properties or { });
-  };
+  mapping =
+    path: node:
+    types.submodule {
+      freeformType = format.type;
+      options = lib.mapAttrs (name: below: option (path ++ [ name ]) (resolve below)) (
+        node.properties or { }
+      );
+    };
 
-  describe = node: lib.concatStringsSep " " (
-    [ (node.description or "") ]
-    ++ lib.optional (node ? x-unit) "In ${node.x-unit}."
-    ++ lib.optional (node.x-secret or false)
-      "A secret is not written here, where everybody could read it: {option}`services.hermes-agent.credentials` has it."
-    ++ lib.optional (lib.isString (node.x-effect or null) && node.x-effect != "used") "(Without effect: ${node.x-effect})"
-  );
+  describe =
+    node:
+    lib.concatStringsSep " " (
+      [ (node.description or "") ]
+      ++ lib.optional (node ? x-unit) "In ${node.x-unit}."
+      ++
+        lib.optional (node.x-secret or false)
+          "A secret is not written here, where everybody could read it: {option}`services.hermes-agent.credentials` has it."
+      ++ lib.optional (
+        lib.isString (node.x-effect or null) && node.x-effect != "used"
+      ) "(Without effect: ${node.x-effect})"
+    );
 
-  option = path: node: mkOption ({
-    description = describe node + (of path).more or "";
-    type = types.nullOr (ofNode path node);
-  } // (
-    if lib.elem "object" (kinds node) && !(lib.elem "array" (kinds node)) && !(node ? enum) then
-      { default = { }; apply = value: if value == null then { } else value; }
-    else {
-      default = null;
-      defaultText = lib.literalMD (if node ? default then "null, which leaves it to the agent: `${builtins.toJSON node.default}`" else "null");
-    }
-  ) // builtins.removeAttrs (of path) [ "more" ]);
+  option =
+    path: node:
+    mkOption (
+      {
+        description = describe node + (of path).more or "";
+        type = types.nullOr (ofNode path node);
+      }
+      // (
+        if lib.elem "object" (kinds node) && !(lib.elem "array" (kinds node)) && !(node ? enum) then
+          {
+            default = { };
+            apply = value: if value == null then { } else value;
+          }
+        else
+          {
+            default = null;
+            defaultText = lib.literalMD (
+              if node ? default then
+                "null, which leaves it to the agent: `${builtins.toJSON node.default}`"
+              else
+                "null"
+            );
+          }
+      )
+      // builtins.removeAttrs (of path) [ "more" ]
+    );
   of = path: special.${lib.concatStringsSep "." path} or { };
 
   # What was set: without null, and without the mappings that are there only because they are declared.
-  declared = node: value:
-    if lib.isList value then map (declared (resolve (node.items or { }))) value
-    else if !(lib.isAttrs value) || lib.isDerivation value then value
+  declared =
+    node: value:
+    if lib.isList value then
+      map (declared (resolve (node.items or { }))) value
+    else if !(lib.isAttrs value) || lib.isDerivation value then
+      value
     else
       let
         known = node.properties or { };
-        below = name: if known ? ${name} then resolve known.${name} else let other = others node; in if other == null then { } else other;
+        below =
+          name:
+          if known ? ${name} then
+            resolve known.${name}
+          else
+            let
+              other = others node;
+            in
+            if other == null then { } else other;
         kept = lib.mapAttrs (name: declared (below name)) (lib.filterAttrs (_: each: each != null) value);
       in
       lib.filterAttrs (name: each: !(known ? ${name} && each == { })) kept;

@@ -1,19 +1,48 @@
 # The unit: it is started when it answers, restarted when it hangs, and left alone when it cannot work.
-{ config, host, instance, lib, pkgs, utils, ... }:
+{
+  config,
+  host,
+  instance,
+  lib,
+  pkgs,
+  utils,
+  ...
+}:
 let
-  inherit (lib) mkDefault mkIf mkOption types;
+  inherit (lib)
+    mkDefault
+    mkIf
+    mkOption
+    types
+    ;
   cfg = config;
-  unit = import ./unit.nix { inherit cfg lib pkgs; escape = utils.escapeSystemdExecArgs; };
+  unit = import ./unit.nix {
+    inherit cfg lib pkgs;
+    escape = utils.escapeSystemdExecArgs;
+  };
 
   # Blocks of the settings that a reload takes in (a test asks the agent); anything else needs a restart.
-  live = [ "auxiliary" "model" "platforms" "plugins" "providers" "security" "web" ];
+  live = [
+    "auxiliary"
+    "model"
+    "platforms"
+    "plugins"
+    "providers"
+    "security"
+    "web"
+  ];
   # A path that stays: the settings' own would be another with every change, and the unit with it.
   etc = instance.settings;
 
   # The units of this host, as systemd is given them.
-  unitNames = [ "${instance.unit}.service" ]
-    ++ lib.optionals (cfg.tools.sandbox != null) [ "${instance.exec}@.service" "${instance.exec}.socket" ]
-    ++ lib.optional cfg.localModel.enable "${instance.localModel}.service";
+  unitNames = [
+    "${instance.unit}.service"
+  ]
+  ++ lib.optionals (cfg.tools.sandbox != null) [
+    "${instance.exec}@.service"
+    "${instance.exec}.socket"
+  ]
+  ++ lib.optional cfg.localModel.enable "${instance.localModel}.service";
   unitCheck = import ../../nix/unit-check.nix { inherit lib pkgs; } {
     units = lib.genAttrs unitNames (name: host.systemd.units.${name}.unit);
     inherit (instance) option;
@@ -26,7 +55,12 @@ let
 in
 {
   options.maxExposure = mkOption {
-    type = types.nullOr (types.addCheck types.number (value: value >= 0 && value <= 10) // { description = "number from 0 to 10"; });
+    type = types.nullOr (
+      types.addCheck types.number (value: value >= 0 && value <= 10)
+      // {
+        description = "number from 0 to 10";
+      }
+    );
     default = 2;
     description = "Most points of 10 that `systemd-analyze security` may give the unit of the daemon; the build refuses more. null: any.";
   };
@@ -48,7 +82,9 @@ in
       after = [ "network.target" ];
       startLimitBurst = mkDefault 5;
       startLimitIntervalSec = mkDefault 300;
-      restartTriggers = [ (builtins.hashString "sha256" (builtins.toJSON (builtins.removeAttrs cfg.declaredSettings live))) ];
+      restartTriggers = [
+        (builtins.hashString "sha256" (builtins.toJSON (builtins.removeAttrs cfg.declaredSettings live)))
+      ];
       reloadTriggers = lib.optional (cfg.configFile == null) cfg.declaredConfig;
 
       inherit (unit) path;
@@ -56,7 +92,13 @@ in
         HOME = cfg.stateDir;
         HERMES_DECLARED_CONFIG = if cfg.configFile == null then "/etc/${etc}" else "${cfg.declaredConfig}";
       };
-      serviceConfig = unit.fixed // lib.mapAttrs (_: mkDefault) unit.defaults // { User = cfg.user; Group = cfg.group; };
+      serviceConfig =
+        unit.fixed
+        // lib.mapAttrs (_: mkDefault) unit.defaults
+        // {
+          User = cfg.user;
+          Group = cfg.group;
+        };
     };
   };
 }

@@ -1,7 +1,13 @@
 # What is declared here is a file in the store that the agent lays over `config.local.yaml`, which stays
 # with users and the agent. A declared key cannot be changed at run time; a key that is no longer declared
 # is gone.
-{ config, instance, lib, pkgs, ... }:
+{
+  config,
+  instance,
+  lib,
+  pkgs,
+  ...
+}:
 let
   inherit (lib) mkOption types;
   cfg = config;
@@ -21,7 +27,8 @@ let
         defaultText = lib.literalMD "`\"systemd\"` with `tools.sandbox`";
       };
       "terminal.exec_socket" = {
-        default = if instance.plain || (cfg.tools.sandbox or null) == null then null else instance.execSocket;
+        default =
+          if instance.plain || (cfg.tools.sandbox or null) == null then null else instance.execSocket;
         defaultText = lib.literalMD "null, which leaves it to the agent; of another instance its own socket";
       };
       "server.enabled" = {
@@ -37,7 +44,11 @@ let
       "terminal.writable_paths".example = [ "~/reports" ];
       "terminal.unconfined_commands".example = [ "systemctl --user restart notes" ];
       "terminal.env_passthrough".example = [ "LANG" ];
-      "network.hosts".example = [ "group:python" "*.example.org" "10.0.0.0/8" ];
+      "network.hosts".example = [
+        "group:python"
+        "*.example.org"
+        "10.0.0.0/8"
+      ];
       "network.deny".example = [ "ads.example.org" ];
       "network.tools".example = "ask";
       "plugins.allow_tool_override" = {
@@ -101,8 +112,11 @@ in
     foreignSettings = lib.filter (name: !(schema.known ? ${name})) (lib.attrNames cfg.declaredSettings);
     declaredSettings = if cfg.configFile != null then { } else schema.declared cfg.settings;
     declaredConfig =
-      if cfg.configFile == null then format.generate "hermes-agent-settings.json" cfg.declaredSettings
-      else if lib.isString cfg.configFile then cfg.configFile
-      else "${cfg.configFile}";
+      if cfg.configFile == null then
+        format.generate "hermes-agent-settings.json" cfg.declaredSettings
+      else if lib.isString cfg.configFile then
+        cfg.configFile
+      else
+        "${cfg.configFile}";
   };
 }

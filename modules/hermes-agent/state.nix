@@ -1,7 +1,18 @@
 # Where it keeps what it learns, and where it works.
-{ config, instance, lib, ... }:
+{
+  config,
+  instance,
+  lib,
+  ...
+}:
 let
-  inherit (lib) hasPrefix mkDefault mkIf mkOption types;
+  inherit (lib)
+    hasPrefix
+    mkDefault
+    mkIf
+    mkOption
+    types
+    ;
   cfg = config;
 
   directory = types.strMatching "/.*[^/]";
@@ -10,8 +21,16 @@ let
   # systemd makes what lies in /var/lib; anything else is made by tmpfiles and opened for writing.
   ofSystemd = hasPrefix "/var/lib/" cfg.stateDir;
   name = lib.removePrefix "/var/lib/" cfg.stateDir;
-  directories = [ "" "/.hermes" ];
-  own = mode: { d = { inherit (cfg) user group; inherit mode; }; };
+  directories = [
+    ""
+    "/.hermes"
+  ];
+  own = mode: {
+    d = {
+      inherit (cfg) user group;
+      inherit mode;
+    };
+  };
   worksElsewhere = !(below cfg.stateDir cfg.workingDirectory);
   worksAtHome = below "/home" cfg.workingDirectory || below "/root" cfg.workingDirectory;
 in
@@ -37,7 +56,9 @@ in
   config.parts = lib.toList {
     # The state directory too where systemd makes it: it would give all of it to one owner if it were root's.
     systemd.tmpfiles.settings."10-hermes-agent" =
-      lib.genAttrs (map (d: "${cfg.stateDir}${d}") (if ofSystemd then [ "" ] else directories)) (_: own "0750")
+      lib.genAttrs (map (d: "${cfg.stateDir}${d}") (if ofSystemd then [ "" ] else directories)) (
+        _: own "0750"
+      )
       // lib.optionalAttrs (below cfg.stateDir cfg.workingDirectory && cfg.tools.sandbox == null) {
         ${cfg.workingDirectory} = own "0750";
       };
@@ -53,7 +74,8 @@ in
         RuntimeDirectoryPreserve = "restart";
         # 0750: members of the group may ask the daemon (chat, send, status). Of a group that is somebody else's, nobody.
         RuntimeDirectoryMode = mkDefault (if cfg.createUser then "0750" else "0700");
-        ReadWritePaths = lib.optional (!ofSystemd) cfg.stateDir ++ lib.optional worksElsewhere cfg.workingDirectory;
+        ReadWritePaths =
+          lib.optional (!ofSystemd) cfg.stateDir ++ lib.optional worksElsewhere cfg.workingDirectory;
         # Of all homes it sees the one directory that it works in.
         ProtectHome = mkDefault (if worksAtHome then "tmpfs" else true);
         BindPaths = lib.optional worksAtHome cfg.workingDirectory;

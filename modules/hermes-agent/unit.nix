@@ -2,9 +2,15 @@
 # `serviceConfig`; a user overrides those of `defaults`.
 #
 # escape: a list of arguments -> the value of ExecStart=, as `utils.escapeSystemdExecArgs`.
-{ cfg, lib, pkgs, escape }:
+{
+  cfg,
+  lib,
+  pkgs,
+  escape,
+}:
 let
-  drainSeconds = if cfg.settings.server.drain_timeout_s != null then cfg.settings.server.drain_timeout_s else 20;
+  drainSeconds =
+    if cfg.settings.server.drain_timeout_s != null then cfg.settings.server.drain_timeout_s else 20;
 in
 {
   path = [ cfg.finalPackage ] ++ import ./path.nix { inherit pkgs; } ++ cfg.extraPackages;
@@ -17,7 +23,14 @@ in
   fixed = {
     Type = "notify";
     ExecStartPre = cfg.installFiles ++ cfg.seedAuth;
-    ExecStart = escape ([ (lib.getExe' cfg.finalPackage "hermes") "gateway" "run" ] ++ cfg.extraArgs);
+    ExecStart = escape (
+      [
+        (lib.getExe' cfg.finalPackage "hermes")
+        "gateway"
+        "run"
+      ]
+      ++ cfg.extraArgs
+    );
     LoadCredential = cfg.loadCredential;
     # In a home the daemon has a directory of its own below it, which it makes.
     WorkingDirectory = if cfg.workingDirectory == null then "~" else cfg.workingDirectory;
@@ -40,5 +53,6 @@ in
     OOMPolicy = "continue";
     # The daemon raises its limit to the second number; connections take at most half (`server.max_connections`).
     LimitNOFILE = "1024:65536";
-  } // lib.optionalAttrs (cfg.watchdogSec != null) { WatchdogSec = cfg.watchdogSec; };
+  }
+  // lib.optionalAttrs (cfg.watchdogSec != null) { WatchdogSec = cfg.watchdogSec; };
 }

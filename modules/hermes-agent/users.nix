@@ -1,5 +1,10 @@
 # Who it runs as, and who has the command (./commands.nix).
-{ config, instance, lib, ... }:
+{
+  config,
+  instance,
+  lib,
+  ...
+}:
 let
   inherit (lib) mkIf mkOption types;
   cfg = config;
@@ -7,14 +12,18 @@ in
 {
   options = {
     user = mkOption {
-      type = types.strMatching "[A-Za-z_][A-Za-z0-9_-]{0,30}" // { description = "name of a user: letters, digits, _ and -, at most 31"; };
+      type = types.strMatching "[A-Za-z_][A-Za-z0-9_-]{0,30}" // {
+        description = "name of a user: letters, digits, _ and -, at most 31";
+      };
       default = instance.user;
       defaultText = lib.literalMD "`\"hermes\"`, of another instance `\"hermes-<name>\"`";
       description = "The user that it runs as.";
     };
 
     group = mkOption {
-      type = types.strMatching "[A-Za-z_][A-Za-z0-9_-]{0,30}" // { description = "name of a group: letters, digits, _ and -, at most 31"; };
+      type = types.strMatching "[A-Za-z_][A-Za-z0-9_-]{0,30}" // {
+        description = "name of a group: letters, digits, _ and -, at most 31";
+      };
       default = instance.user;
       defaultText = lib.literalMD "`\"hermes\"`, of another instance `\"hermes-<name>\"`";
       description = "The group that it runs as.";
@@ -41,7 +50,11 @@ in
 
   config.parts = lib.toList {
     users.users = mkIf cfg.createUser {
-      ${cfg.user} = { isSystemUser = true; inherit (cfg) group; home = cfg.stateDir; };
+      ${cfg.user} = {
+        isSystemUser = true;
+        inherit (cfg) group;
+        home = cfg.stateDir;
+      };
     };
     users.groups = mkIf cfg.createUser { ${cfg.group} = { }; };
   };

@@ -6,7 +6,9 @@
 {
   lib ? import ./nixpkgs/minilib,
   hostSite ?
-    let named = builtins.getEnv "HERMES_TEST_SITE"; in
+    let
+      named = builtins.getEnv "HERMES_TEST_SITE";
+    in
     if named != "" then named else toString ../../.venv/lib/python3.11/site-packages,
   # A file that test_corpus.py writes: where published plugins are installed.
   corpusFile ? "",
@@ -21,20 +23,44 @@ let
     inherit system hostSite;
     installed = lib.attrNames (builtins.readDir hostSite);
     builder = "/bin/bash";
-    args = [ "-c" "/usr/bin/python3 ${./nixpkgs/host.py} $hostSite/../../../bin/python $hostSite > $out" ];
+    args = [
+      "-c"
+      "/usr/bin/python3 ${./nixpkgs/host.py} $hostSite/../../../bin/python $hostSite > $out"
+    ];
   });
-  host = if publishedFile == "" then plain else import ./published.nix { inherit lib; host = plain; file = publishedFile; };
+  host =
+    if publishedFile == "" then
+      plain
+    else
+      import ./published.nix {
+        inherit lib;
+        host = plain;
+        file = publishedFile;
+      };
   pkgs = import ./nixpkgs/minipkgs { inherit lib host system; };
-  nixosSystem = import ./nixpkgs/nixos { inherit lib; legacyPackages.${system} = pkgs; };
+  nixosSystem = import ./nixpkgs/nixos {
+    inherit lib;
+    legacyPackages.${system} = pkgs;
+  };
 
   # A host with the module; `configuration.nix` is the file that error messages name.
-  host' = { services ? { }, extra ? { } }:
+  host' =
+    {
+      services ? { },
+      extra ? { },
+    }:
     let
       evaluated = nixosSystem {
         modules = [
           ../../modules/hermes-agent
           { nixpkgs.hostPlatform = system; }
-          { _file = "configuration.nix"; services.hermes-agent = { enable = true; } // services; }
+          {
+            _file = "configuration.nix";
+            services.hermes-agent = {
+              enable = true;
+            }
+            // services;
+          }
           extra
         ];
       };
@@ -50,55 +76,101 @@ let
   # The options of `settings` by the names of their keys; `<name>` is a name of one's own.
   settingsOptions =
     let
-      own = type: type.name == "attrsOf" || (type.nestedTypes ? elemType && own type.nestedTypes.elemType);
-      walk = path: tree: lib.concatMap
-        (name:
+      own =
+        type: type.name == "attrsOf" || (type.nestedTypes ? elemType && own type.nestedTypes.elemType);
+      walk =
+        path: tree:
+        lib.concatMap (
+          name:
           let
             it = tree.${name};
             loc = path ++ [ name ] ++ lib.optional (own it.type) "<name>";
-            below = builtins.removeAttrs (it.type.getSubOptions loc) [ "_module" "_freeformOptions" ];
+            below = builtins.removeAttrs (it.type.getSubOptions loc) [
+              "_module"
+              "_freeformOptions"
+            ];
           in
-          [ {
-            key = path ++ [ name ];
-            inherit (it) description;
-            type = it.type.description;
-            default = it.defaultText.text or it.default;
-            example = it.example or null;
-            inner = below != { };
-          } ] ++ walk loc below)
-        (lib.attrNames tree);
+          [
+            {
+              key = path ++ [ name ];
+              inherit (it) description;
+              type = it.type.description;
+              default = it.defaultText.text or it.default;
+              example = it.example or null;
+              inner = below != { };
+            }
+          ]
+          ++ walk loc below
+        ) (lib.attrNames tree);
     in
-    walk [ ] (builtins.removeAttrs ((host' { }).options.services.hermes-agent.settings.type.getSubOptions [ ]) [ "_module" "_freeformOptions" ]);
+    walk [ ] (
+      builtins.removeAttrs ((host' { }).options.services.hermes-agent.settings.type.getSubOptions [ ]) [
+        "_module"
+        "_freeformOptions"
+      ]
+    );
 
-  hosts = file: lib.mapAttrs (_: services: host' { inherit services; }) (import file { inherit lib pkgs fixtures; });
+  hosts =
+    file:
+    lib.mapAttrs (_: services: host' { inherit services; }) (
+      import file { inherit lib pkgs fixtures; }
+    );
   evaluated = hosts ./refused-evaluated.nix;
   good = hosts ./accepted.nix;
   started = hosts ./refused-started.nix;
   fixtures = import ./fixtures.nix { inherit lib pkgs; };
   # What nixpkgs' testers would be given.
-  testers = { runNixOSTest = test: test; testVersion = test: test; };
-  e2e = import ./e2e/vm.nix { pkgs = pkgs // { inherit testers; }; };
+  testers = {
+    runNixOSTest = test: test;
+    testVersion = test: test;
+  };
+  e2e = import ./e2e/vm.nix {
+    pkgs = pkgs // {
+      inherit testers;
+    };
+  };
   forNixpkgs = (pkgs.callPackage ../../nix/package.nix { inherit testers; }).tests;
   hermes-agent = pkgs.callPackage ../../nix/package.nix { };
   hermesPlugins = pkgs.callPackage ../../nix/plugins { };
 in
 {
-  inherit lib pkgs fixtures settingsOptions;
+  inherit
+    lib
+    pkgs
+    fixtures
+    settingsOptions
+    ;
   inherit hermes-agent;
   extras = lib.attrNames hermes-agent.optional-dependencies;
   withPluginsTwice = (hermes-agent.withPlugins { python = ps: [ fixtures.weather ]; }).withPlugins {
     directories = [ (fixtures.plugin "hello") ];
   };
-  systems = lib.mapAttrs (_: services: host' { inherit services; }) (import ./systems.nix { inherit lib pkgs fixtures; });
+  systems = lib.mapAttrs (_: services: host' { inherit services; }) (
+    import ./systems.nix { inherit lib pkgs fixtures; }
+  );
   warned = host' { services.environment.TELEGRAM_BOT_TOKEN = "in the keyring"; };
   # Generations of one host.
   changed = lib.mapAttrs (_: settings: host' { services = { inherit settings; }; }) {
-    before = { model.default = "one"; agent.max_turns = 20; };
-    same = { agent.max_turns = 20; model = "one"; };
-    model = { model.default = "two"; agent.max_turns = 20; };
-    turns = { model.default = "one"; agent.max_turns = 21; };
+    before = {
+      model.default = "one";
+      agent.max_turns = 20;
+    };
+    same = {
+      agent.max_turns = 20;
+      model = "one";
+    };
+    model = {
+      model.default = "two";
+      agent.max_turns = 20;
+    };
+    turns = {
+      model.default = "one";
+      agent.max_turns = 21;
+    };
   };
-  generations = lib.mapAttrs (_: services: host' { inherit services; }) (import ./generations.nix { inherit fixtures; });
+  generations = lib.mapAttrs (_: services: host' { inherit services; }) (
+    import ./generations.nix { inherit fixtures; }
+  );
   optionReference = import ../../nix/option-reference.nix { inherit lib pkgs; };
   homes = lib.mapAttrs (_: import ./homes.nix { inherit lib pkgs; }) {
     plain = { };
@@ -113,31 +185,63 @@ in
     # Two more services of the user.
     several = {
       settings.model.default = "test/model";
-      instances.notes = { settings.model.default = "test/model"; settings.server.port = 8650; };
+      instances.notes = {
+        settings.model.default = "test/model";
+        settings.server.port = 8650;
+      };
       profiles.drafts = { };
     };
-    onePort = { instances.notes = { settings.server.port = 8642; hermesHome = "/home/someone/.hermes"; }; };
-    broken = { settings.modle = "x"; };
+    onePort = {
+      instances.notes = {
+        settings.server.port = 8642;
+        hermesHome = "/home/someone/.hermes";
+      };
+    };
+    broken = {
+      settings.modle = "x";
+    };
     # For booting it.
     booted = {
-      settings.model = { provider = "custom"; default = "scripted"; base_url = "http://127.0.0.1:8643/v1"; };
+      settings.model = {
+        provider = "custom";
+        default = "scripted";
+        base_url = "http://127.0.0.1:8643/v1";
+      };
       extraPlugins = [ fixtures.calculator ];
       credentials.OPENAI_API_KEY = "/home/someone/.secrets/openai";
       hermesHomeFiles."SOUL.md" = "You are terse.";
     };
   };
   # What commands may run in.
-  sandboxed = lib.genAttrs [ "strict" "workspace" "host" ] (sandbox: host' { services.tools = { inherit sandbox; }; });
-  atHome = host' { services = { workingDirectory = "/home/owner/project"; tools.sandbox = "strict"; }; };
+  sandboxed = lib.genAttrs [ "strict" "workspace" "host" ] (
+    sandbox: host' { services.tools = { inherit sandbox; }; }
+  );
+  atHome = host' {
+    services = {
+      workingDirectory = "/home/owner/project";
+      tools.sandbox = "strict";
+    };
+  };
   limited = host' {
-    services.tools = { memoryMax = "8G"; tasksMax = 4096; readWritePaths = [ "/srv/data" ]; };
-    services.settings.terminal.sandbox_paths = [ "/srv/manuals" "~/of-the-agent" ];
+    services.tools = {
+      memoryMax = "8G";
+      tasksMax = 4096;
+      readWritePaths = [ "/srv/data" ];
+    };
+    services.settings.terminal.sandbox_paths = [
+      "/srv/manuals"
+      "~/of-the-agent"
+    ];
   };
   # A host whose settings are the examples of the options.
   examples =
     let
       given = lib.filter (option: option.example != null) settingsOptions;
-      host = host' { services.settings = lib.foldl' (all: option: lib.recursiveUpdate all (lib.setAttrByPath option.key option.example)) { } given; };
+      host = host' {
+        services.settings = lib.foldl' (
+          all: option: lib.recursiveUpdate all (lib.setAttrByPath option.key option.example)
+        ) { } given;
+      };
     in
     {
       inherit (host.config.services.hermes-agent) declaredSettings;
@@ -153,49 +257,81 @@ in
   # Options that a plugin brings.
   optionsOfPlugins =
     let
-      below = option: builtins.removeAttrs (option.type.getSubOptions [ ]) [ "_module" "_freeformOptions" ];
+      below =
+        option:
+        builtins.removeAttrs (option.type.getSubOptions [ ]) [
+          "_module"
+          "_freeformOptions"
+        ];
       host = host' { services.extraPlugins = [ fixtures.typed ]; };
     in
-    lib.mapAttrs (_: plugin: lib.mapAttrs (_: option: { inherit (option) description; type = option.type.description; default = option.defaultText.text; }) (below plugin))
-      (below host.options.services.hermes-agent.plugins.settings);
+    lib.mapAttrs (
+      _: plugin:
+      lib.mapAttrs (_: option: {
+        inherit (option) description;
+        type = option.type.description;
+        default = option.defaultText.text;
+      }) (below plugin)
+    ) (below host.options.services.hermes-agent.plugins.settings);
   # Several agents, for booting them.
-  agents = lib.mapAttrs (_: count: host' (import ./instances.nix { inherit fixtures lib pkgs; } count)) { three = 3; ten = 10; };
+  agents =
+    lib.mapAttrs (_: count: host' (import ./instances.nix { inherit fixtures lib pkgs; } count))
+      {
+        three = 3;
+        ten = 10;
+      };
   # No agent but one that has a name.
-  named = host' { services = { enable = false; instances.alice.addToSystemPackages = true; }; };
+  named = host' {
+    services = {
+      enable = false;
+      instances.alice.addToSystemPackages = true;
+    };
+  };
   # Written for upstream's module.
-  upstream = lib.mapAttrs
-    (_: module: host' {
-      extra = { imports = [ module ]; sops.secrets = lib.genAttrs [ "hermes-env" "hermes/auth.json" ] (name: { path = "/run/secrets/${name}"; }); };
-    })
-    (import ./upstream.nix { inherit lib; });
-  refused = lib.mapAttrs (_: services: (host' { inherit services; }).toplevel) (import ./refused.nix { inherit lib pkgs fixtures; });
-  refusedUnits = lib.mapAttrs (_: serviceConfig: (host' { extra.systemd.services.hermes-agent = { inherit serviceConfig; }; }).toplevel)
-    (import ./refused-units.nix);
+  upstream = lib.mapAttrs (
+    _: module:
+    host' {
+      extra = {
+        imports = [ module ];
+        sops.secrets = lib.genAttrs [ "hermes-env" "hermes/auth.json" ] (name: {
+          path = "/run/secrets/${name}";
+        });
+      };
+    }
+  ) (import ./upstream.nix { inherit lib; });
+  refused = lib.mapAttrs (_: services: (host' { inherit services; }).toplevel) (
+    import ./refused.nix { inherit lib pkgs fixtures; }
+  );
+  refusedUnits = lib.mapAttrs (
+    _: serviceConfig:
+    (host' { extra.systemd.services.hermes-agent = { inherit serviceConfig; }; }).toplevel
+  ) (import ./refused-units.nix);
   refusedEvaluated = lib.mapAttrs (_: host: host.toplevel) evaluated;
   # Their assertions at once; null where evaluation ends before it comes to them.
-  refusedMessages = lib.mapAttrs
-    (_: host:
-      let
-        failed = map (each: each.message) (lib.filter (each: !each.assertion) host.config.assertions);
-        found = builtins.tryEval (builtins.deepSeq failed failed);
-      in
-      if found.success && found.value != [ ] then found.value else null)
-    evaluated;
+  refusedMessages = lib.mapAttrs (
+    _: host:
+    let
+      failed = map (each: each.message) (lib.filter (each: !each.assertion) host.config.assertions);
+      found = builtins.tryEval (builtins.deepSeq failed failed);
+    in
+    if found.success && found.value != [ ] then found.value else null
+  ) evaluated;
   refusedStarts = import ./starts.nix { inherit lib pkgs; } started;
   accepted = lib.mapAttrs (_: host: host.toplevel) good;
   acceptedStarts = import ./starts.nix { inherit lib pkgs; } good;
-  acceptedMessages = lib.mapAttrs
-    (_: host: {
-      failed = map (each: each.message) (lib.filter (each: !each.assertion) host.config.assertions);
-      inherit (host.config) warnings;
-    })
-    good;
+  acceptedMessages = lib.mapAttrs (_: host: {
+    failed = map (each: each.message) (lib.filter (each: !each.assertion) host.config.assertions);
+    inherit (host.config) warnings;
+  }) good;
   refusedStarted = lib.mapAttrs (_: host: host.toplevel) started;
   # The example with a model of its own, of the file that the test brings.
   localModel = host' {
     extra.imports = [ ../../examples/nixos/local-model.nix ];
     services = {
-      localModel = { model = "/srv/model.gguf"; contextLength = 4096; };
+      localModel = {
+        model = "/srv/model.gguf";
+        contextLength = 4096;
+      };
       # Little for it to read.
       settings.toolsets = [ "todo" ];
       settings.platform_toolsets.cli = [ ];
@@ -205,8 +341,14 @@ in
   # The machine of e2e/script.py, which is the one that `runNixOSTest` is given.
   e2e = host' { extra = e2e.nodes.machine; };
   vm = { inherit (e2e) name testScript; };
-  container = { inherit (forNixpkgs.container) name testScript; machines = lib.attrNames forNixpkgs.container.containers; };
-  versionTest = { inherit (forNixpkgs.version) command; package = forNixpkgs.version.package.pname; };
+  container = {
+    inherit (forNixpkgs.container) name testScript;
+    machines = lib.attrNames forNixpkgs.container.containers;
+  };
+  versionTest = {
+    inherit (forNixpkgs.version) command;
+    package = forNixpkgs.version.package.pname;
+  };
   # The modular service, with the options that a service manager declares; `systemd` is there or not.
   modularService = import ./modular-service.nix { inherit lib pkgs hermes-agent; };
   # Plugins that are tried while they are built: those that are good, and those that are not.
@@ -217,7 +359,21 @@ in
   inherit hermesPlugins;
   hermesPluginsTogether = pkgs.callPackage ../../nix/plugins/together.nix { };
   # Published plugins of each kind; jovaltus brings a library.
-  publishedHost = host' { services.extraPlugins = with hermesPlugins; [ agentguard-hermes-plugin jovaltus memorylake-hermes ]; };
-  corpus = import ./corpus.nix { inherit lib pkgs fixtures host'; sites = lib.importJSON corpusFile; };
+  publishedHost = host' {
+    services.extraPlugins = with hermesPlugins; [
+      agentguard-hermes-plugin
+      jovaltus
+      memorylake-hermes
+    ];
+  };
+  corpus = import ./corpus.nix {
+    inherit
+      lib
+      pkgs
+      fixtures
+      host'
+      ;
+    sites = lib.importJSON corpusFile;
+  };
   configGate = import ./config-gate.nix { inherit lib pkgs; };
 }

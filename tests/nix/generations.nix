@@ -7,20 +7,38 @@ let
     environmentFiles = [ "/etc/hermes-agent/environment" ];
     tools.sandbox = "strict";
   };
-  model = name: { provider = "custom"; default = name; base_url = "http://127.0.0.1:8643/v1"; };
+  model = name: {
+    provider = "custom";
+    default = name;
+    base_url = "http://127.0.0.1:8643/v1";
+  };
 in
 {
   first = always // {
-    settings = { model = model "scripted"; agent.max_turns = 20; };
-    documents = { "notes/first.md" = "One.\n"; "notes/second.md" = "Two.\n"; };
+    settings = {
+      model = model "scripted";
+      agent.max_turns = 20;
+    };
+    documents = {
+      "notes/first.md" = "One.\n";
+      "notes/second.md" = "Two.\n";
+    };
     authFile = "/etc/hermes-agent/auth.json";
   };
   # Nothing but a block that a reload takes in.
   other-model = always // {
-    settings = { model = model "other"; agent.max_turns = 20; };
-    documents = { "notes/first.md" = "One.\n"; "notes/second.md" = "Two.\n"; };
+    settings = {
+      model = model "other";
+      agent.max_turns = 20;
+    };
+    documents = {
+      "notes/first.md" = "One.\n";
+      "notes/second.md" = "Two.\n";
+    };
     authFile = "/etc/hermes-agent/auth.json";
   };
   # A key and two documents are not declared any more.
-  less = always // { settings.model = model "scripted"; };
+  less = always // {
+    settings.model = model "scripted";
+  };
 }

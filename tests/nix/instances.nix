@@ -1,11 +1,22 @@
 # A host with `count` agents: the instance `default`, and a1, a2, …; one model for all, a person who may ask a1.
-{ fixtures, lib, pkgs }:
+{
+  fixtures,
+  lib,
+  pkgs,
+}:
 count:
 let
-  model = { provider = "custom"; default = "scripted"; base_url = "http://127.0.0.1:8643/v1"; };
+  model = {
+    provider = "custom";
+    default = "scripted";
+    base_url = "http://127.0.0.1:8643/v1";
+  };
   agent = i: {
     credentials.OPENAI_API_KEY = "/etc/agents/key-${toString i}";
-    settings = { inherit model; server.port = 8700 + i; };
+    settings = {
+      inherit model;
+      server.port = 8700 + i;
+    };
     addToSystemPackages = true;
     documents."AGENTS.md" = "Of agent ${toString i}.\n";
     # One of each profile.
@@ -15,15 +26,26 @@ let
 in
 {
   services = agent 0 // {
-    instances = lib.listToAttrs (map
-      (i: lib.nameValuePair "a${toString i}" (agent i // lib.optionalAttrs (i == 1) { extraPlugins = [ fixtures.calculator ]; }))
-      others);
+    instances = lib.listToAttrs (
+      map (
+        i:
+        lib.nameValuePair "a${toString i}" (
+          agent i // lib.optionalAttrs (i == 1) { extraPlugins = [ fixtures.calculator ]; }
+        )
+      ) others
+    );
   };
   extra = {
     systemd.services.scripted-model = {
       wantedBy = [ "multi-user.target" ];
-      serviceConfig = { ExecStart = "${pkgs.python3}/bin/python3 ${./e2e/model.py}"; RuntimeDirectory = "scripted-model"; };
+      serviceConfig = {
+        ExecStart = "${pkgs.python3}/bin/python3 ${./e2e/model.py}";
+        RuntimeDirectory = "scripted-model";
+      };
     };
-    users.users.ann = { isNormalUser = true; extraGroups = [ "hermes-a1" ]; };
+    users.users.ann = {
+      isNormalUser = true;
+      extraGroups = [ "hermes-a1" ];
+    };
   };
 }

@@ -1,15 +1,31 @@
 # Hosts that the check of the start refuses, in the words of refused/<name>.expected (starts.nix runs the check).
-{ lib, pkgs, fixtures }:
+{
+  lib,
+  pkgs,
+  fixtures,
+}:
 let
-  model = { provider = "custom"; default = "scripted"; base_url = "http://127.0.0.1:8643/v1"; };
+  model = {
+    provider = "custom";
+    default = "scripted";
+    base_url = "http://127.0.0.1:8643/v1";
+  };
   # One package with a plugin for each problem, of which a host enables one.
-  troubled = name: more: lib.recursiveUpdate {
-    extraPlugins = fixtures.troubled;
-    plugins.autoEnable = false;
-    settings = { inherit model; plugins.enabled = [ name ]; };
-  } more;
+  troubled =
+    name: more:
+    lib.recursiveUpdate {
+      extraPlugins = fixtures.troubled;
+      plugins.autoEnable = false;
+      settings = {
+        inherit model;
+        plugins.enabled = [ name ];
+      };
+    } more;
   host = settings: { settings = lib.recursiveUpdate { inherit model; } settings; };
-  jobs = text: { settings = { inherit model; }; hermesHomeFiles."cron/jobs.json" = text; };
+  jobs = text: {
+    settings = { inherit model; };
+    hermesHomeFiles."cron/jobs.json" = text;
+  };
 in
 {
   # ── names ─────────────────────────────────────────────────────────────
@@ -30,35 +46,115 @@ in
   platform-of-toolsets = host { platform_toolsets.telegarm = [ "web" ]; };
   platform-of-hints = host { platform_hints.telegarm.append = "Be terse."; };
   platform-of-a-user = host { people.ann = [ "telegarm:1" ]; };
-  platform-of-a-webhook = host { webhooks.push = { secret_env = "PUSH"; deliver = "telegarm:1"; }; } // { credentials.PUSH = "/run/secrets/push"; };
+  platform-of-a-webhook =
+    host {
+      webhooks.push = {
+        secret_env = "PUSH";
+        deliver = "telegarm:1";
+      };
+    }
+    // {
+      credentials.PUSH = "/run/secrets/push";
+    };
   tool-that-is-pinned = host { tools.tool_search.pinned = [ "treminal" ]; };
   plugin-that-is-disabled = host { plugins.disabled = [ "calculater" ]; };
-  plugin-with-settings = host { } // { plugins.settings.calculater.digits = 3; };
+  plugin-with-settings = host { } // {
+    plugins.settings.calculater.digits = 3;
+  };
 
   # ── programs ──────────────────────────────────────────────────────────
-  mcp-program = host { } // { mcpServers.wiki.command = "mcp-server-wiki"; };
-  mcp-program-in-the-store = host { } // { mcpServers.wiki.command = "/nix/store/00000000000000000000000000000000-wiki/bin/wiki"; };
-  speech-program = host { tts = { provider = "own"; providers.own.command = "say-it --out {output_path}"; }; };
-  transcription-program = host { stt = { provider = "own"; providers.own.command = "hear-it {input_path}"; }; };
-  quick-program = host { quick_commands.up = { type = "exec"; command = "uptimes --pretty"; }; };
+  mcp-program = host { } // {
+    mcpServers.wiki.command = "mcp-server-wiki";
+  };
+  mcp-program-in-the-store = host { } // {
+    mcpServers.wiki.command = "/nix/store/00000000000000000000000000000000-wiki/bin/wiki";
+  };
+  speech-program = host {
+    tts = {
+      provider = "own";
+      providers.own.command = "say-it --out {output_path}";
+    };
+  };
+  transcription-program = host {
+    stt = {
+      provider = "own";
+      providers.own.command = "hear-it {input_path}";
+    };
+  };
+  quick-program = host {
+    quick_commands.up = {
+      type = "exec";
+      command = "uptimes --pretty";
+    };
+  };
   hook-program = host { hooks.pre_tool_call = [ { command = "guard-it --strict"; } ]; };
   hook-with-an-open-quote = host { hooks.pre_tool_call = [ { command = "bash -c 'true"; } ]; };
 
   # ── what is not given ─────────────────────────────────────────────────
-  variable-of-a-program = host { } // { mcpServers.wiki = { command = "bash"; env.TOKEN = "\${WIKI_TOKEN}"; }; };
-  variable-of-a-header = host { } // { mcpServers.wiki = { url = "https://wiki.example.org/mcp"; headers.Authorization = "Bearer \${WIKI_TOKEN}"; }; };
+  variable-of-a-program = host { } // {
+    mcpServers.wiki = {
+      command = "bash";
+      env.TOKEN = "\${WIKI_TOKEN}";
+    };
+  };
+  variable-of-a-header = host { } // {
+    mcpServers.wiki = {
+      url = "https://wiki.example.org/mcp";
+      headers.Authorization = "Bearer \${WIKI_TOKEN}";
+    };
+  };
   variable-of-an-address = host { model.base_url = "\${MODEL_URL}"; };
   variable-of-a-setting = host { server.key = "\${SERVER_KEY}"; };
-  key-of-the-model = { settings.model = { provider = "openrouter"; default = "anthropic/claude-opus-4.6"; }; };
-  key-of-another-model = { settings.model = { provider = "anthropic"; default = "claude-opus-4.6"; }; credentials.OPENROUTER_API_KEY = "/run/secrets/openrouter"; };
-  key-of-some-model = { settings.model.default = "anthropic/claude-opus-4.6"; };
+  key-of-the-model = {
+    settings.model = {
+      provider = "openrouter";
+      default = "anthropic/claude-opus-4.6";
+    };
+  };
+  key-of-another-model = {
+    settings.model = {
+      provider = "anthropic";
+      default = "claude-opus-4.6";
+    };
+    credentials.OPENROUTER_API_KEY = "/run/secrets/openrouter";
+  };
+  key-of-some-model = {
+    settings.model.default = "anthropic/claude-opus-4.6";
+  };
   secret-of-a-webhook = host { webhooks.push.prompt = "Look."; };
-  variables-of-two = host { } // { mcpServers = { one = { command = "bash"; env.A = "\${FIRST}"; }; two = { command = "bash"; env.B = "\${SECOND}"; }; }; };
+  variables-of-two = host { } // {
+    mcpServers = {
+      one = {
+        command = "bash";
+        env.A = "\${FIRST}";
+      };
+      two = {
+        command = "bash";
+        env.B = "\${SECOND}";
+      };
+    };
+  };
 
   # ── ports ─────────────────────────────────────────────────────────────
   port-of-the-system = host { server.port = 443; };
-  port-of-the-model = { localModel = { enable = true; model = ./README.md; port = 8642; }; };
-  port-of-a-platform = host { platforms.telegram = { enabled = true; token = "\${T}"; extra.webhook_port = 8642; }; } // { credentials.T = "/run/secrets/telegram"; };
+  port-of-the-model = {
+    localModel = {
+      enable = true;
+      model = ./README.md;
+      port = 8642;
+    };
+  };
+  port-of-a-platform =
+    host {
+      platforms.telegram = {
+        enabled = true;
+        token = "\${T}";
+        extra.webhook_port = 8642;
+      };
+    }
+    // {
+      credentials.T = "/run/secrets/telegram";
+    };
 
   # ── jobs ──────────────────────────────────────────────────────────────
   cron-line = jobs ''{"jobs": [{"id": "a1", "name": "report", "prompt": "Report.", "schedule": {"kind": "cron", "expr": "61 7 * * *"}}]}'';
@@ -73,15 +169,42 @@ in
   package-of-a-plugin = troubled "wants-package" { };
   version-of-a-package = troubled "wants-version" { };
   schema-of-a-tool = troubled "odd-schema" { };
-  option-of-the-wrong-type = troubled "configured" { plugins.settings.configured = { city = "Bern"; days = "many"; }; };
-  option-that-is-no-choice = troubled "configured" { plugins.settings.configured = { city = "Bern"; unit = "kelvin"; }; };
-  option-that-is-not-declared = troubled "configured" { plugins.settings.configured = { city = "Bern"; dayz = 3; }; };
+  option-of-the-wrong-type = troubled "configured" {
+    plugins.settings.configured = {
+      city = "Bern";
+      days = "many";
+    };
+  };
+  option-that-is-no-choice = troubled "configured" {
+    plugins.settings.configured = {
+      city = "Bern";
+      unit = "kelvin";
+    };
+  };
+  option-that-is-not-declared = troubled "configured" {
+    plugins.settings.configured = {
+      city = "Bern";
+      dayz = 3;
+    };
+  };
   option-that-is-missing = troubled "configured" { plugins.settings.configured.days = 3; };
 
   # ── several agents ────────────────────────────────────────────────────
-  port-of-another-instance = { configFile = pkgs.writeText "config.yaml" "server: {port: 8700}\n"; instances.alice.settings.server.port = 8700; };
+  port-of-another-instance = {
+    configFile = pkgs.writeText "config.yaml" "server: {port: 8700}\n";
+    instances.alice.settings.server.port = 8700;
+  };
 
   # ── with `strictChecks` a warning is enough ───────────────────────────
-  warning-of-a-foreign-key = host { my_plugin.level = 3; } // { strictChecks = true; };
-  warning-of-a-file = host { } // { mcpServers.wiki = { command = "bash"; env.TOKEN = "\${WIKI_TOKEN}"; }; environmentFiles = [ "/run/secrets/env" ]; strictChecks = true; };
+  warning-of-a-foreign-key = host { my_plugin.level = 3; } // {
+    strictChecks = true;
+  };
+  warning-of-a-file = host { } // {
+    mcpServers.wiki = {
+      command = "bash";
+      env.TOKEN = "\${WIKI_TOKEN}";
+    };
+    environmentFiles = [ "/run/secrets/env" ];
+    strictChecks = true;
+  };
 }

@@ -4,8 +4,11 @@
 # hosts: { name = host'; … }
 hosts:
 let
-  specOf = name: host:
-    let cfg = host.config.services.hermes-agent; in
+  specOf =
+    name: host:
+    let
+      cfg = host.config.services.hermes-agent;
+    in
     {
       inherit name;
       python = "${host.package.environment}/bin/python3";
@@ -14,20 +17,32 @@ let
         file = "${cfg.declaredConfig}";
         # What the check of the plugins says is with the hosts that are built whole.
         report = "${pkgs.writeText "plugins.json" "{}"}";
-        path = lib.makeBinPath (import ../../modules/hermes-agent/path.nix { inherit pkgs; } ++ cfg.extraPackages);
-        service = { label = "declared"; } // cfg.service;
+        path = lib.makeBinPath (
+          import ../../modules/hermes-agent/path.nix { inherit pkgs; } ++ cfg.extraPackages
+        );
+        service = {
+          label = "declared";
+        }
+        // cfg.service;
         inherit (cfg) environment;
         option = "services.hermes-agent";
         strict = cfg.strictChecks;
       };
     };
-  groups = lib.groupBy (each: builtins.unsafeDiscardStringContext (each.python + each.plugins)) (lib.attrValues (lib.mapAttrs specOf hosts));
-  run = each:
-    let first = lib.head each; in
+  groups = lib.groupBy (each: builtins.unsafeDiscardStringContext (each.python + each.plugins)) (
+    lib.attrValues (lib.mapAttrs specOf hosts)
+  );
+  run =
+    each:
+    let
+      first = lib.head each;
+    in
     ''
       HERMES_BUNDLED_PLUGINS=:${first.plugins} PYTHONDONTWRITEBYTECODE=1 HERMES_HOME=$TMPDIR/home HOME=$TMPDIR \
         ${first.python} -I ${./starts.py} ${../../nix/gates/start_check.py} \
-        ${pkgs.writeText "hosts.json" (builtins.toJSON (map (one: { inherit (one) name spec; }) each))} $out
+        ${
+          pkgs.writeText "hosts.json" (builtins.toJSON (map (one: { inherit (one) name spec; }) each))
+        } $out
     '';
 in
 pkgs.runCommand "starts" { } ''

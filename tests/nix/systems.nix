@@ -1,5 +1,9 @@
 # Hosts that must build.
-{ lib, pkgs, fixtures }:
+{
+  lib,
+  pkgs,
+  fixtures,
+}:
 {
   minimal = { };
 
@@ -26,7 +30,10 @@
       server.port = 8700;
     };
     extraPlugins = [ (fixtures.plugin "hello") ];
-    extraPythonPackages = ps: [ fixtures.weather ps.pyyaml ];
+    extraPythonPackages = ps: [
+      fixtures.weather
+      ps.pyyaml
+    ];
     extraPackages = [ pkgs.jq ];
     addToSystemPackages = true;
     documents."notes/first.md" = "Begin here.\n";
@@ -36,7 +43,12 @@
   };
 
   # A program that compiles while it runs, which the strict unit would end.
-  compiling = { mcpServers.everything = { command = "/run/current-system/sw/bin/npx"; args = [ "server-everything" ]; }; };
+  compiling = {
+    mcpServers.everything = {
+      command = "/run/current-system/sw/bin/npx";
+      args = [ "server-everything" ];
+    };
+  };
 
   elsewhere = {
     stateDir = "/srv/hermes";
@@ -47,14 +59,26 @@
 
   # Names that plugins alone bring, one of them with a variable that only the machine has.
   namesOfPlugins = {
-    extraPlugins = [ (fixtures.plugin "hello") (fixtures.plugin "needs-key") ];
+    extraPlugins = [
+      (fixtures.plugin "hello")
+      (fixtures.plugin "needs-key")
+    ];
     environmentFiles = [ "/run/secrets/hermes-agent.env" ];
-    settings.plugins.enabled = [ "hello" "needs-key" ];
-    settings.platform_toolsets.irc = [ "hello" "needs-key" ];
+    settings.plugins.enabled = [
+      "hello"
+      "needs-key"
+    ];
+    settings.platform_toolsets.irc = [
+      "hello"
+      "needs-key"
+    ];
   };
 
   # Answers without any key.
-  localModel.localModel = { enable = true; model = ./README.md; };
+  localModel.localModel = {
+    enable = true;
+    model = ./README.md;
+  };
 
   # A plugin may take the agent's own tool over once the host says so.
   takesOver = {
@@ -62,7 +86,9 @@
     plugins.allowToolOverride = [ "terminal" ];
   };
 
-  listOfPackages = { extraPythonPackages = [ fixtures.weather ]; };
+  listOfPackages = {
+    extraPythonPackages = [ fixtures.weather ];
+  };
 
   # All packages of another interpreter: the agent is built with that one.
   otherInterpreter = {
@@ -86,11 +112,18 @@
     };
     instances.with-a-very-long-name-for-a-user = {
       settings.server.port = 8650;
-      localModel = { enable = true; model = ./README.md; port = 8651; };
+      localModel = {
+        enable = true;
+        model = ./README.md;
+        port = 8651;
+      };
       tools.sandbox = null;
       stateDir = "/srv/long";
     };
-    profiles.research = { gateway.enable = true; tools.sandbox = "workspace"; };
+    profiles.research = {
+      gateway.enable = true;
+      tools.sandbox = "workspace";
+    };
   };
 
   # A plugin that cannot be imported while building.

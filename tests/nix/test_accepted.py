@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.nix
 
 HERE = Path(__file__).parent
-NAMES = re.findall(r"^  ([a-z-]+) = ", (HERE / "accepted.nix").read_text().split("\nin\n")[-1], re.MULTILINE)
+NAMES = re.findall(r"^  ([a-z-]+) =\s", (HERE / "accepted.nix").read_text().split("\nin\n")[-1], re.MULTILINE)
 WARNED = {
     "nothing-but-enabled": "no model is configured, so the daemon refuses requests",
     "section-of-a-plugin": "not ours, kept for plugins: `my_plugin`",

@@ -18,7 +18,7 @@ import pytest
 pytestmark = pytest.mark.nix
 
 HERE = Path(__file__).parent
-NAMES = re.findall(r"^  ([A-Za-z]+) = ", (HERE / "systems.nix").read_text(), re.MULTILINE)
+NAMES = re.findall(r"^  ([A-Za-z]+) =\s", (HERE / "systems.nix").read_text(), re.MULTILINE)
 LIBRARIES = os.environ.get("NIXPKGS_LIB", "").split() if os.environ.get("NIXOS") else [""]
 PACKAGE = re.compile(r"pkgs\.([a-zA-Z_][a-zA-Z0-9_'-]*)")
 OF_NIXOS = ("LOCALE_ARCHIVE", "TZDIR", "PATH")

@@ -14,10 +14,10 @@ import pytest
 pytestmark = pytest.mark.nix
 
 HERE = Path(__file__).parent
-NAMES = re.findall(r"^  ([A-Za-z]+) = ", (HERE / "systems.nix").read_text(), re.MULTILINE)
+NAMES = re.findall(r"^  ([A-Za-z]+) =\s", (HERE / "systems.nix").read_text(), re.MULTILINE)
 
 
-UPSTREAM = re.findall(r"^  ([A-Za-z]+) = ", (HERE / "upstream.nix").read_text(), re.MULTILINE)
+UPSTREAM = re.findall(r"^  ([A-Za-z]+) =\s", (HERE / "upstream.nix").read_text(), re.MULTILINE)
 
 
 @pytest.fixture
@@ -37,6 +37,6 @@ def test_a_host_is_the_same_with_the_real_library(host: str, nix, library: str) 
 
 
 def test_every_refused_host_is_refused_by_the_real_library_as_well(nix, library: str) -> None:
-    names = re.findall(r"^  ([a-z-]+) = ", (HERE / "refused.nix").read_text(), re.MULTILINE)
+    names = re.findall(r"^  ([a-z-]+) =\s", (HERE / "refused.nix").read_text(), re.MULTILINE)
     built = [n for n in names if nix.build(f"refused.{n}", "--arg", "lib", f"import {library}").status == 0]
     assert built == []

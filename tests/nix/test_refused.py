@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 
 def names(file: str) -> list[str]:
-    return re.findall(r"^  ([a-z-]+) = ", (HERE / file).read_text().split("\nin\n")[-1], re.MULTILINE)
+    return re.findall(r"^  ([a-z-]+) =\s", (HERE / file).read_text().split("\nin\n")[-1], re.MULTILINE)
 
 
 BUILT = names("refused.nix")

@@ -15,7 +15,7 @@ from hermes_agent.host.settings import LIVE
 pytestmark = pytest.mark.nix
 
 HERE = Path(__file__).parent
-NAMES = re.findall(r"^  ([A-Za-z]+) = ", (HERE / "systems.nix").read_text(), re.MULTILINE)
+NAMES = re.findall(r"^  ([A-Za-z]+) =\s", (HERE / "systems.nix").read_text(), re.MULTILINE)
 EXPOSURE = {"hermes-agent": 13, "strict": 10, "workspace": 13, "host": 46}
 """Tenths of the points that `systemd-analyze security` gives, the daemon and what commands run in: 13 is 1.3 of 10."""
 
@@ -141,7 +141,7 @@ def test_a_change_of_settings_reloads_when_the_daemon_can_take_it_in_and_restart
 
 def test_the_agent_takes_in_every_block_that_the_module_reloads_for(nix) -> None:
     text = (nix.tree / "modules" / "hermes-agent" / "service.nix").read_text()
-    (listed,) = re.findall(r"live = \[ ([^]]+) \]", text)
+    (listed,) = re.findall(r"live = \[\s+([^]]+)\s\]", text)
     named = set(re.findall(r'"(\w+)"', listed))
     assert {"model", "plugins"} <= named <= LIVE
 

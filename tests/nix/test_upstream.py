@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.nix
 
 HERE = Path(__file__).parent
-NAMES = re.findall(r"^  ([A-Za-z]+) = ", (HERE / "upstream.nix").read_text(), re.MULTILINE)
+NAMES = re.findall(r"^  ([A-Za-z]+) =\s", (HERE / "upstream.nix").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", NAMES)

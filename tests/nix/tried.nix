@@ -1,5 +1,9 @@
 # Directory plugins through `buildHermesPlugin`.
-{ pkgs, fixtures, host' }:
+{
+  pkgs,
+  fixtures,
+  host',
+}:
 let
   buildHermesPlugin = pkgs.callPackage ../../nix/build-plugin.nix { };
   plugin = name: ./plugins + "/${name}";
@@ -18,15 +22,26 @@ in
     no-manifest = buildHermesPlugin { src = plugin "no-manifest"; };
     bad-manifest = buildHermesPlugin { src = plugin "bad-manifest"; };
     dependency-missing = buildHermesPlugin { src = plugin "with-tests"; };
-    dependency-too-old = buildHermesPlugin { src = plugin "wants-newer"; dependencies = _: [ fixtures.leaf1 ]; };
+    dependency-too-old = buildHermesPlugin {
+      src = plugin "wants-newer";
+      dependencies = _: [ fixtures.leaf1 ];
+    };
     raises = buildHermesPlugin { src = plugin "raises"; };
     other-tools = buildHermesPlugin { src = plugin "other-tools"; };
     other-schema = buildHermesPlugin {
       pname = "hermes-typed";
       src = plugin "typed";
-      configSchema = fixtures.schemaOfTyped // { days = { type = "number"; description = "How many days"; }; };
+      configSchema = fixtures.schemaOfTyped // {
+        days = {
+          type = "number";
+          description = "How many days";
+        };
+      };
     };
-    other-name = buildHermesPlugin { src = plugin "typed"; configSchema = fixtures.schemaOfTyped; };
+    other-name = buildHermesPlugin {
+      src = plugin "typed";
+      configSchema = fixtures.schemaOfTyped;
+    };
     failing-tests = buildHermesPlugin { src = plugin "failing-tests"; };
   };
 }

@@ -14,8 +14,28 @@
   # The same keys from two files, and the model as a text.
   merged = {
     imports = [
-      { services.hermes-agent.settings = { toolsets = [ "all" ]; terminal = { backend = "local"; timeout = 180; }; model = "gpt-5"; }; }
-      { services.hermes-agent.settings = { display = { compact = false; personality = "kawaii"; }; memory = { memory_enabled = true; user_profile_enabled = true; }; }; }
+      {
+        services.hermes-agent.settings = {
+          toolsets = [ "all" ];
+          terminal = {
+            backend = "local";
+            timeout = 180;
+          };
+          model = "gpt-5";
+        };
+      }
+      {
+        services.hermes-agent.settings = {
+          display = {
+            compact = false;
+            personality = "kawaii";
+          };
+          memory = {
+            memory_enabled = true;
+            user_profile_enabled = true;
+          };
+        };
+      }
     ];
     services.hermes-agent.enable = true;
     services.hermes-agent.environmentFiles = [ "/run/secrets/hermes-env" ];
@@ -30,23 +50,60 @@
       stateDir = "/srv/assistant";
       workingDirectory = "/srv/assistant/work";
       settings = {
-        model = { base_url = "https://openrouter.ai/api/v1"; default = "anthropic/claude-opus-4.6"; };
+        model = {
+          base_url = "https://openrouter.ai/api/v1";
+          default = "anthropic/claude-opus-4.6";
+        };
         toolsets = [ "all" ];
-        terminal = { backend = "local"; cwd = "."; timeout = 180; };
-        compression = { enabled = true; threshold = 0.85; summary_model = "google/gemini-3-flash-preview"; };
-        agent = { max_turns = 60; verbose = false; };
+        terminal = {
+          backend = "local";
+          cwd = ".";
+          timeout = 180;
+        };
+        compression = {
+          enabled = true;
+          threshold = 0.85;
+          summary_model = "google/gemini-3-flash-preview";
+        };
+        agent = {
+          max_turns = 60;
+          verbose = false;
+        };
         memory.provider = "http-memory";
         plugins.enabled = [ "hello" ];
       };
       environment.TZ = "Europe/Berlin";
-      environmentFiles = [ config.sops.secrets."hermes-env".path "/var/lib/hermes/env" ];
+      environmentFiles = [
+        config.sops.secrets."hermes-env".path
+        "/var/lib/hermes/env"
+      ];
       authFile = config.sops.secrets."hermes/auth.json".path;
       authFileForceOverwrite = true;
-      documents = { "AGENTS.md" = ./README.md; "notes/oncall.md" = "Call before you restart anything."; };
-      hermesHomeFiles = { "SOUL.md" = "You help."; "memories/USER.md" = ./README.md; };
+      documents = {
+        "AGENTS.md" = ./README.md;
+        "notes/oncall.md" = "Call before you restart anything.";
+      };
+      hermesHomeFiles = {
+        "SOUL.md" = "You help.";
+        "memories/USER.md" = ./README.md;
+      };
       mcpServers = {
-        filesystem = { command = "npx"; args = [ "-y" "@modelcontextprotocol/server-filesystem" "/data/workspace" ]; };
-        github = { command = "npx"; args = [ "-y" "server-github" ]; env.GITHUB_PERSONAL_ACCESS_TOKEN = "\${GITHUB_TOKEN}"; };
+        filesystem = {
+          command = "npx";
+          args = [
+            "-y"
+            "@modelcontextprotocol/server-filesystem"
+            "/data/workspace"
+          ];
+        };
+        github = {
+          command = "npx";
+          args = [
+            "-y"
+            "server-github"
+          ];
+          env.GITHUB_PERSONAL_ACCESS_TOKEN = "\${GITHUB_TOKEN}";
+        };
         remote = {
           url = "https://mcp.example.com/v1/mcp";
           headers.Authorization = "Bearer \${MCP_REMOTE_API_KEY}";
@@ -54,7 +111,10 @@
           connect_timeout = 30;
           enabled = false;
         };
-        signed-in = { url = "https://mcp.example.com/mcp"; auth = "oauth"; };
+        signed-in = {
+          url = "https://mcp.example.com/mcp";
+          auth = "oauth";
+        };
         analysis = {
           command = "npx";
           tools.include = [ "ask" ];
@@ -72,8 +132,17 @@
       };
       extraArgs = [ "--verbose" ];
       extraPackages = [ pkgs.jq ];
-      extraPlugins = [ (lib.cleanSourceWith { name = "source"; src = ./plugins/hello; filter = _: _: true; }) ];
-      extraDependencyGroups = [ "hindsight" "messaging" ];
+      extraPlugins = [
+        (lib.cleanSourceWith {
+          name = "source";
+          src = ./plugins/hello;
+          filter = _: _: true;
+        })
+      ];
+      extraDependencyGroups = [
+        "hindsight"
+        "messaging"
+      ];
       restart = "always";
       restartSec = 10;
       addToSystemPackages = true;
@@ -122,7 +191,12 @@
       (pkgs.python312Packages.buildPythonPackage {
         pname = "my-plugin";
         version = "1.0.0";
-        src = pkgs.fetchFromGitHub { owner = "you"; repo = "hermes-my-plugin"; rev = "v1.0.0"; hash = "sha256-..."; };
+        src = pkgs.fetchFromGitHub {
+          owner = "you";
+          repo = "hermes-my-plugin";
+          rev = "v1.0.0";
+          hash = "sha256-...";
+        };
         format = "pyproject";
         build-system = [ pkgs.python312Packages.setuptools ];
       })
@@ -131,18 +205,40 @@
   guideDirectory = { pkgs, ... }: {
     services.hermes-agent.enable = true;
     services.hermes-agent.extraPlugins = [
-      (pkgs.fetchFromGitHub { owner = "you"; repo = "hermes-my-plugin"; rev = "v1.0.0"; hash = "sha256-..."; })
-      (pkgs.fetchFromGitHub { owner = "you"; repo = "hermes-other-plugin"; rev = "v1.0.0"; hash = "sha256-..."; })
+      (pkgs.fetchFromGitHub {
+        owner = "you";
+        repo = "hermes-my-plugin";
+        rev = "v1.0.0";
+        hash = "sha256-...";
+      })
+      (pkgs.fetchFromGitHub {
+        owner = "you";
+        repo = "hermes-other-plugin";
+        rev = "v1.0.0";
+        hash = "sha256-...";
+      })
     ];
   };
 
-  ownConfigFile = { services.hermes-agent = { enable = true; configFile = "/etc/hermes/config.yaml"; }; };
-  fileBesideIt = { services.hermes-agent = { enable = true; configFile = ./hermes.yaml; }; };
+  ownConfigFile = {
+    services.hermes-agent = {
+      enable = true;
+      configFile = "/etc/hermes/config.yaml";
+    };
+  };
+  fileBesideIt = {
+    services.hermes-agent = {
+      enable = true;
+      configFile = ./hermes.yaml;
+    };
+  };
 
   overridden = { pkgs, ... }: {
     services.hermes-agent = {
       enable = true;
-      package = (pkgs.callPackage ../../nix/package.nix { }).override { extraDependencyGroups = [ "hindsight" ]; };
+      package = (pkgs.callPackage ../../nix/package.nix { }).override {
+        extraDependencyGroups = [ "hindsight" ];
+      };
     };
   };
 }

@@ -17,7 +17,13 @@ pkgs.testers.runNixOSTest {
         src = ../packages/weather;
         build-system = [ ps.setuptools ];
         dependencies = [
-          (ps.buildPythonPackage { pname = "leaf"; version = "1.0.0"; pyproject = true; src = ../packages/leaf; build-system = [ ps.setuptools ]; })
+          (ps.buildPythonPackage {
+            pname = "leaf";
+            version = "1.0.0";
+            pyproject = true;
+            src = ../packages/leaf;
+            build-system = [ ps.setuptools ];
+          })
         ];
       })
     ];

@@ -9,16 +9,27 @@ let
   options = import ./options.nix { inherit lib; };
   modules = import ./modules.nix { inherit lib; };
 
-  lib = base // properties // options // modules // {
-    inherit types;
-    licenses.mit.spdxId = "MIT";
-    licenses.unfree.free = false;
-    getLicenseFromSpdxId = spdxId: { inherit spdxId; };
-    sourceTypes = { fromSource.isSource = true; binaryNativeCode.isSource = false; };
-    platforms.linux = [ "x86_64-linux" "aarch64-linux" ];
-    options = options;
-    modules = modules;
-    strings = base;
-  };
+  lib =
+    base
+    // properties
+    // options
+    // modules
+    // {
+      inherit types;
+      licenses.mit.spdxId = "MIT";
+      licenses.unfree.free = false;
+      getLicenseFromSpdxId = spdxId: { inherit spdxId; };
+      sourceTypes = {
+        fromSource.isSource = true;
+        binaryNativeCode.isSource = false;
+      };
+      platforms.linux = [
+        "x86_64-linux"
+        "aarch64-linux"
+      ];
+      options = options;
+      modules = modules;
+      strings = base;
+    };
 in
 lib

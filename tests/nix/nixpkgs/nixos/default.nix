@@ -2,12 +2,18 @@
 # our module writes to. `system.build.toplevel` is what nixos-rebuild would build: it refuses
 # assertions that do not hold, builds `system.checks`, and lays the unit files out.
 { lib, legacyPackages }:
-{ modules, specialArgs ? { } }:
+{
+  modules,
+  specialArgs ? { },
+}:
 lib.evalModules {
   inherit specialArgs;
   modules = [
     ./options.nix
     { _module.args.utils = import ./utils.nix { inherit lib; }; }
-    ({ config, ... }: { _module.args.pkgs = lib.mkDefault legacyPackages.${config.nixpkgs.hostPlatform}; })
-  ] ++ modules;
+    ({ config, ... }: {
+      _module.args.pkgs = lib.mkDefault legacyPackages.${config.nixpkgs.hostPlatform};
+    })
+  ]
+  ++ modules;
 }

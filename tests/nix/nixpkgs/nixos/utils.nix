@@ -2,6 +2,10 @@
 { lib }:
 {
   # The text of ExecStart= that gives a program exactly these arguments: quoted, systemd's own signs doubled.
-  escapeSystemdExecArgs = lib.concatMapStringsSep " "
-    (arg: lib.replaceStrings [ "%" "$" ] [ "%%" "$$" ] (builtins.toJSON (if lib.isString arg then arg else toString arg)));
+  escapeSystemdExecArgs = lib.concatMapStringsSep " " (
+    arg:
+    lib.replaceStrings [ "%" "$" ] [ "%%" "$$" ] (
+      builtins.toJSON (if lib.isString arg then arg else toString arg)
+    )
+  );
 }
