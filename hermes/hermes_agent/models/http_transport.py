@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import functools
 import importlib
 import io
 import math
@@ -28,7 +27,7 @@ from urllib.request import getproxies, proxy_bypass
 from hermes_agent import __version__
 from hermes_agent.contracts.model_provider import UnsignedRequest
 from hermes_agent.models.wire_protocol import join_mapping
-from hermes_agent.system.safe_http import safe_url_for_log
+from hermes_agent.system.safe_http import safe_url_for_log, trusted_certificates
 
 if TYPE_CHECKING:
     import aiohttp
@@ -76,17 +75,6 @@ class HttpResponse:
 def load_http() -> ModuleType:
     """Import the HTTP library, which takes 0.3 s of CPU; at the first request, or earlier by an idle host."""
     return importlib.import_module("aiohttp")
-
-
-@functools.cache
-def _tls() -> ssl.SSLContext:
-    """Return the trusted certificates, read once for all providers, since that takes 20 ms of CPU."""
-    import certifi  # a machine may have no certificates of its own
-
-    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    if not file and not folder:
-        file = certifi.where()
-    return ssl.create_default_context(cafile=file or None, capath=folder or None)
 
 
 Sign = Callable[[UnsignedRequest], Awaitable[Mapping[str, str]]]
@@ -162,9 +150,10 @@ class HttpTransport:
     async def _session(self, http: ModuleType) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
         if loop not in self._sessions:
+            tls = trusted_certificates()
             kept: dict[str, Any] = {"force_close": True} if self._is_child else {"keepalive_timeout": IDLE_S}
             self._sessions[loop] = http.ClientSession(
-                connector=http.TCPConnector(limit=0, ssl=_tls(), resolver=http.ThreadedResolver(), **kept),
+                connector=http.TCPConnector(limit=0, ssl=tls, resolver=http.ThreadedResolver(), **kept),
                 headers={"user-agent": USER_AGENT, "accept": "*/*"},
                 cookie_jar=http.DummyCookieJar(),
                 timeout=http.ClientTimeout(total=None, connect=self._deadlines.connect_s),

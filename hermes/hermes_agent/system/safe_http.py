@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 
@@ -102,6 +106,27 @@ def is_allowed_address(address: str, private: bool) -> bool:
     return private or is_public(address)
 
 
+def trusted_certificates() -> ssl.SSLContext:
+    """Return the trusted certificates: of `SSL_CERT_FILE` and `SSL_CERT_DIR`, else of the package `certifi`.
+
+    Raises:
+        OSError: a file of the environment is missing or no certificate.
+    """
+    return _certificates(os.environ.get("SSL_CERT_FILE") or None, os.environ.get("SSL_CERT_DIR") or None)
+
+
+@functools.cache
+def _certificates(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """Read the certificates once for all connections, since that takes 20 ms of CPU."""
+    import ssl  # most processes connect to nothing
+
+    import certifi  # a machine may have no certificates of its own
+
+    if not file and not folder:
+        file = certifi.where()
+    return ssl.create_default_context(cafile=file, capath=folder)
+
+
 def _embedded_addresses(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
     """Yield the IPv4 addresses that an IPv6 address leads to."""
     if isinstance(found, ipaddress.IPv6Address):
@@ -170,18 +195,26 @@ async def open_url(
     Args:
         private: as for `check_host`.
         proxy_for: returns the proxy for a host, or None. A proxy resolves names itself, so the checked address may
-            differ from the requested one; the operator chose it.
+            differ from the requested one; the operator chose it. Where private addresses are allowed, it may know a
+            host that this machine does not.
         check: called with each URL before its request; raises to reject it.
 
     Raises:
         AddressRejected: a URL on the way may not be requested, or there are more than `MAX_HOPS` redirects.
-        httpx.HTTPError: the network or the server failed.
+        httpx.HTTPError: the network or the server failed, or the trusted certificates cannot be read.
     """
     for _ in range(MAX_HOPS + 1):
         if check is not None:
             check(url)
-        addresses = await check_host(url, private=private)
-        async with _request(url, addresses, {"Accept": accept}, timeout_s, proxy_for) as response:
+        host = parse_http_url(url).hostname or ""
+        proxy = proxy_for(host) if proxy_for is not None else None
+        try:
+            addresses = await check_host(url, private=private)
+        except HostNotFound:
+            if proxy is None or private is not True:
+                raise
+            addresses = [host]
+        async with _request(url, addresses, {"Accept": accept}, timeout_s, proxy) as response:
             if not response.has_redirect_location:
                 yield url, response
                 return
@@ -217,15 +250,18 @@ async def _request(
     addresses: list[str],
     more: Mapping[str, str],
     timeout_s: float,
-    proxy_for: Callable[[str], str | None] | None,
+    proxy: str | None,
     body: bytes | None = None,
 ) -> AsyncIterator[httpx.Response]:
     import httpx  # 60 ms, and most processes fetch nothing
 
     asked = httpx.URL(url)
-    proxy = proxy_for(asked.host) if proxy_for is not None else None
     headers = {**more, "Host": asked.netloc.decode("ascii"), "User-Agent": USER_AGENT}
-    async with httpx.AsyncClient(timeout=timeout_s, proxy=proxy, trust_env=False) as client:
+    try:
+        verify = trusted_certificates() if asked.scheme == "https" else False  # reading them takes 20 ms
+    except OSError as exc:
+        raise httpx.ConnectError(f"the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {exc}") from exc
+    async with httpx.AsyncClient(timeout=timeout_s, proxy=proxy, trust_env=False, verify=verify) as client:
         places = addresses if proxy is None else [asked.host]
         while True:
             request = client.build_request(

@@ -294,6 +294,7 @@ def fetch_text(url: str, most_bytes: int, limit_s: float) -> str:
     """
     import httpx  # only a catalogue at an address needs it
 
+    from hermes_agent.adapters.proxies import resolve_proxy_url
     from hermes_agent.system import safe_http
 
     def check(at: str) -> None:
@@ -302,8 +303,12 @@ def fetch_text(url: str, most_bytes: int, limit_s: float) -> str:
         except UserError as exc:
             raise ValueError(str(exc)) from exc
 
+    def proxy_for(host: str) -> str | None:
+        return resolve_proxy_url(target_hosts=[host])
+
     async def fetch() -> bytes:
-        async with safe_http.open_url(url, private=True, timeout_s=limit_s, check=check) as (_, response):
+        opened = safe_http.open_url(url, private=True, timeout_s=limit_s, proxy_for=proxy_for, check=check)
+        async with opened as (_, response):
             if response.status_code != 200:
                 raise OSError(f"the server answered with status {response.status_code}")
             data = bytearray()

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from hermes_agent.app.main import main
+from hermes_agent.app.plugins.catalog import fetch_text
 
 GIT = ("git", "-c", "user.name=Ada", "-c", "user.email=ada@tap.example", "-c", "init.defaultBranch=main")
 TEXT = "---\nname: tea\ndescription: Use when tea is asked\n---\nWarm the pot.\n"
@@ -64,7 +65,7 @@ class GitServer(ThreadingHTTPServer):
 
     def __init__(self, root: Path, certificate: Path) -> None:
         super().__init__(("127.0.0.1", 0), _GitHandler)
-        self.root, self.asked = root, list[str]()
+        self.root, self.asked, self.texts = root, list[str](), dict[str, str]()
         self.waits, self.ends = threading.Event(), threading.Event()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
@@ -83,6 +84,8 @@ class _GitHandler(BaseHTTPRequestHandler):
         host = self.headers["Host"]
         self.server.asked.append(f"{host}{self.path.partition('?')[0]}")
         path, _, query = self.path.partition("?")
+        if path in self.server.texts:
+            return self._say(200, self.server.texts[path].encode())
         if path.startswith("/moved/"):
             return self._say(301, Location=f"https://{host}/{self.path.removeprefix('/moved/')}")
         if path.startswith("/down/"):
@@ -303,3 +306,15 @@ def test_an_interrupted_fetch_ends_git_and_adds_nothing(world: TapBench) -> None
     assert world.taps == []
     (copy,) = (world.home / "skills" / ".hub" / "taps").iterdir()
     assert not list(copy.glob("**/*.lock"))
+
+
+def test_a_plugin_catalogue_comes_through_the_proxy_and_the_same_authority(world: TapBench) -> None:
+    world.server.texts["/catalog.json"] = '{"entries": []}'
+    assert fetch_text("https://tap.example/catalog.json", 1000, 30.0) == '{"entries": []}'
+    assert world.proxy.asked == ["tap.example:443"], "the name is looked up by the proxy"
+
+
+def test_certificates_that_cannot_be_read_are_named(world: TapBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "SSL_CERT_FILE", str(world.folder / "absent.pem"))
+    with pytest.raises(OSError, match="certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read"):
+        fetch_text("https://tap.example/catalog.json", 1000, 30.0)
