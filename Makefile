@@ -216,8 +216,8 @@ docs: $(VENV)/.dev
 	@cd tests && ../$(BIN)/python -m compat.surface --write
 	@$(BIN)/python docs/contents_page.py
 	@$(BIN)/python -m hermes_agent.hooks.reference docs/plugins/hooks
-	@$(BIN)/python tests/unit/commands/test_page.py
-	@$(BIN)/python tests/unit/app/test_help_summaries.py
+	@$(BIN)/python tests/e2e/commands/test_page.py
+	@$(BIN)/python tests/e2e/app/test_help_summaries.py
 	@$(BIN)/python tests/unit/adapters/test_page.py
 	@$(BIN)/python tests/unit/console/test_output.py
 	@$(BIN)/python -m hermes_agent.config.reference > docs/reference/config.md.new

@@ -169,9 +169,9 @@ def test_no_text_installs_another_product_of_the_same_name_from_an_index() -> No
     assert found == []
 
 
-def test_every_package_has_its_unit_tests() -> None:
+def test_every_package_has_its_tests() -> None:
     packages = {p.parent.name for p in OWN if p.name == "__init__.py" and p.parent.parent.name == "hermes_agent"}
-    tested = {p.name for p in (ROOT / "tests" / "unit").iterdir() if p.is_dir()}
+    tested = {p.name for suite in ("unit", "e2e") for p in (ROOT / "tests" / suite).iterdir() if p.is_dir()}
     assert packages - tested - {"contracts", "adapters"} == set()
 
 

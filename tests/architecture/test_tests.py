@@ -1,13 +1,19 @@
-"""Rules of the tests: async tests, no bare sleeps, one builder of approvers and dispatchers."""
+"""Rules of the tests: units apart from hosts, async tests, no bare sleeps, one builder of approvers and dispatchers."""
 
 from __future__ import annotations
 
 import ast
+import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-FILES = [path for path in sorted(TESTS.rglob("*.py")) if not {"data", "plugins"} & set(path.relative_to(TESTS).parts)]
+FILES = [
+    path
+    for path in sorted(TESTS.rglob("*.py"))
+    if "data" not in path.parts and path.relative_to(TESTS).parts[0] != "plugins"
+]
 MOST_RUNS = 72
 """Calls of `asyncio.run`: helpers of sync tests, and tests that need a thread without a loop. The number may fall."""
 SLEEPS = {
@@ -17,7 +23,7 @@ SLEEPS = {
 }
 """Files with a sleep outside of a loop that waits for a condition, with the reason."""
 BUILDERS = {
-    "House": {"people.py", "unit/agent/test_subagents.py"},
+    "House": {"people.py", "e2e/agent/test_subagents.py"},
     "Person": {"people.py", "attack/test_people.py", "peers/irc.py", "peers/xmpp.py"},
 }
 """Where classes of these names are: the people of chat services have a connection of their own."""
@@ -73,3 +79,67 @@ def test_approvers_and_dispatchers_have_one_builder() -> None:
             if isinstance(node, ast.ClassDef) and node.name in places:
                 places[node.name].add(str(path.relative_to(TESTS)))
     assert places == BUILDERS, "`tests/people.py` has `Person` and `House`"
+
+
+BUILDING = {
+    "hermes_agent.host": {"Host"},
+    "hermes_agent.host.host": {"Host"},
+    "hermes_agent.testing": {"plugin_host"},
+    "hermes_agent.testing.chat": {"chat_host", "chatting"},
+    "hermes_agent.testing.open_host": {"plugin_host"},
+    "hermes_agent.app.main": {"main"},
+    "hermes_agent.app.command_line": {"run"},
+}
+"""What builds a whole host: its class, the test kit, and the program itself."""
+SUITES = {"chaos", "e2e", "service", "attack"}
+"""Folders of tests that build hosts; `attack/racing.py` does not."""
+PROGRAM = re.compile(r"from hermes_agent\.(app\.main|host(\.host)?) import (main|Host)\b|\bhermes_host\b")
+"""The same in the text of a program that a test runs."""
+
+
+def builds_host(tree: ast.AST) -> Iterator[str]:
+    """Yield what a file uses to build a host or to start the program."""
+    typed = {id(part) for node in ast.walk(tree) if _is_typing(node) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names) if id(node) not in typed:
+                yield from (f"{module}.{name.name}" for name in names if name.name in BUILDING.get(module, ()))
+                if module.partition(".")[0] in SUITES and module != "attack.racing":
+                    yield module
+            case ast.arg(arg="hermes_host"):
+                yield "fixture hermes_host"
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                words = [part.value if isinstance(part, ast.Constant) else None for part in parts]
+                if ("-m", "hermes_agent") in itertools.pairwise(words):
+                    yield "python -m hermes_agent"
+            case ast.Call(func=ast.Attribute(attr="with_name"), args=[ast.Constant(value="hermes")]):
+                yield "hermes"
+            case ast.Constant(value=str(text)) if PROGRAM.search(text):
+                yield "a program that builds a host"
+
+
+def _is_typing(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def test_a_unit_test_builds_no_host_and_a_test_that_does_is_in_e2e() -> None:
+    found = {
+        str(p.relative_to(TESTS)): set(builds_host(ast.parse(p.read_text())))
+        for p in FILES
+        if p.is_relative_to(TESTS / "unit")
+    }
+    assert {path: names for path, names in found.items() if names} == {}, "its place is `tests/e2e/PACKAGE/`"
+
+
+def test_what_builds_a_host_is_found() -> None:
+    def found(text: str) -> list[str]:
+        return list(builds_host(ast.parse(text)))
+
+    assert found("def test_x():\n    from hermes_agent.host import Host") == ["hermes_agent.host.Host"]
+    assert found("from hermes_agent.testing import PluginHost, plugin_host") == ["hermes_agent.testing.plugin_host"]
+    assert found("run([sys.executable, '-m', 'hermes_agent', 'doctor'])") == ["python -m hermes_agent"]
+    assert found("HERMES = Path(sys.executable).with_name('hermes')") == ["hermes"]
+    assert found("CODE = 'from hermes_agent.host import Host'") == ["a program that builds a host"]
+    assert found("from chaos.world import serving") == ["chaos.world"]
+    assert found("if TYPE_CHECKING:\n    from hermes_agent.host import Host") == []
+    assert found("from hermes_agent.testing import ScriptedModel\nfrom attack.racing import exchanging") == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,7 @@ from hermes_agent.agent.injected_messages import MAX_PENDING, MAX_SESSIONS, Inje
 from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.sessions import Transcript
 from hermes_agent.tools import current_scope
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_turn import Bench, call, events_of
+from unit.agent.test_turn import Bench, call, events_of
 
 SCHEMA = {"name": "say", "description": "", "parameters": {"type": "object", "properties": {}}}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 from collections.abc import Sequence
 from contextlib import aclosing, closing
 from pathlib import Path
@@ -15,9 +14,7 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, Notice, ToolFinished, TurnEvent, TurnFinished
 from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.sessions import SessionCommit, Transcript
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_turn import ECHO, Bench, call, events_of
+from unit.agent.test_turn import ECHO, Bench, call, events_of
 
 DEAD = "1:1"
 """A process that is no more: nobody but the init process has that number, and it began otherwise."""

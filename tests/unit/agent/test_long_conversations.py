@@ -17,9 +17,7 @@ from hermes_agent.models import providers
 from hermes_agent.models.client import HttpModelClient
 from hermes_agent.models.providers import ModelEndpoint, provider_from_profile
 from hermes_agent.testing.scripted_model import ScriptedModel, call, served
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_turn import Bench, events_of
+from unit.agent.test_turn import Bench, events_of
 
 OURS = str(Path(providers.__file__).parent.parent)
 PACKAGES = ("agent", "core", "models", "tools")

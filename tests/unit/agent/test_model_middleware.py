@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +13,7 @@ import pytest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import TextDelta, ToolCall, ToolFinished, TurnFinished
 from hermes_agent.sessions import Transcript
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_turn import Bench, call, events_of
+from unit.agent.test_turn import Bench, call, events_of
 
 KEYWORDS = {
     "task_id": "s1",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,7 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import TextDelta, ToolCall, ToolStarted
 from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.sessions import Transcript
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_turn import ECHO, Bench, call, events_of
+from unit.agent.test_turn import ECHO, Bench, call, events_of
 
 
 def again(path: Path) -> list[ReplayResult]:

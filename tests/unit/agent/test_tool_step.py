@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import queue
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,7 @@ from hermes_agent.core.messages import Notice, ToolCall, ToolFinished, ToolStart
 from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.policy import Choice, Refusal
 from hermes_agent.tools.call_scope import may_run_in_parallel
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_turn import ECHO, Bench, call, events_of
+from unit.agent.test_turn import ECHO, Bench, call, events_of
 
 LIMIT_S = 10
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import sys
 import threading
 from collections.abc import Coroutine
 from pathlib import Path
@@ -36,9 +35,7 @@ from hermes_agent.sessions import Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry, current_scope
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.tools.toolsets import Toolsets
-
-sys.path.insert(0, str(Path(__file__).parent))
-from scripted import ScriptedModel, Step
+from unit.agent.scripted import ScriptedModel, Step
 
 ECHO = {"name": "echo", "description": "", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.compat import import_hook
-from hermes_agent.host import Host
 
 
 @pytest.fixture
@@ -32,12 +31,3 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HERMES_BUNDLED_PLUGINS", str(tmp_path / "none"))
     return place
-
-
-@pytest.fixture
-def host(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    """The process's host, over the home."""
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
-    built = Host.build(home)
-    yield built
-    built.bridge.close()

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
-import sys
-from pathlib import Path
 
 import httpx
 import pytest
 
 from hermes_agent import __version__
-
-sys.path.insert(0, str(Path(__file__).parent))
-from scripted_door import KEY, LIMIT_S, echo, serving
+from unit.server.scripted_door import KEY, LIMIT_S, echo, serving
 
 BEARER = f"Bearer {KEY}"
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,9 +15,7 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ModelError, ModelErrorKind, UserError
 from hermes_agent.core.messages import Content, Message, Notice, TextDelta, ToolCall, ToolStarted, TurnEvent
 from hermes_agent.policy import Refusal
-
-sys.path.insert(0, str(Path(__file__).parent))
-from scripted_door import (
+from unit.server.scripted_door import (
     KEY,
     LIMIT_S,
     Gate,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,9 +23,7 @@ from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills.library import SkillSettings
 from hermes_agent.skills.skill_commands import SkillCommands
 from hermes_agent.tools import current_scope
-
-sys.path.insert(0, str(Path(__file__).parent))
-from scripted_door import LIMIT_S, Gate, Running, ScriptedAgent, echo, serving
+from unit.server.scripted_door import LIMIT_S, Gate, Running, ScriptedAgent, echo, serving
 
 QUICK = {"disk": {"command": 'echo 42% of "$1"'}, "again": {"type": "alias", "target": "/scan-it"}}
 

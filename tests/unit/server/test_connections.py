@@ -9,16 +9,13 @@ import resource
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from scripted_door import KEY, LIMIT_S, Gate, Running, echo, serving
-
 from hermes_agent.server.http_server import peer_name
 from hermes_agent.server.webhooks import WebhookEndpoint, read_routes
+from unit.server.scripted_door import KEY, LIMIT_S, Gate, Running, echo, serving
 
 PATH = "/v1/chat/completions"
 ASKED = {"messages": [{"role": "user", "content": "hi"}]}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,12 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
-from scripted_door import KEY, LIMIT_S, ScriptedAgent, echo, serving
-
 from hermes_agent.server import HttpSettings, build
 from hermes_agent.server.chat_format import read_chat_request
 from hermes_agent.server.http_types import HttpError
+from unit.server.scripted_door import KEY, LIMIT_S, ScriptedAgent, echo, serving
 
 PATH = "/v1/chat/completions"
 USER = {"role": "user", "content": "hi"}

@@ -10,7 +10,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,7 @@ from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills.library import SkillSettings
 from hermes_agent.skills.skill_changes import SkillEditor
 from hermes_agent.tools.proposals import Proposal, Proposals
-
-sys.path.insert(0, str(Path(__file__).parent))
-from scripted_door import KEY, LIMIT_S, Running, echo, serving
+from unit.server.scripted_door import KEY, LIMIT_S, Running, echo, serving
 
 TEXT = "---\nname: tea\ndescription: Brew tea\n---\nWarm the pot.\nPour.\n"
 EVIL = '<script>document.title="owned"</script><img src=x onerror=alert(1)>'

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from scripted_door import LIMIT_S, calculates, echo, fails, says, serving
-
 from hermes_agent.core.errors import ModelError
 from hermes_agent.server.http_types import HttpError
 from hermes_agent.server.responses_format import read_responses_request
+from unit.server.scripted_door import LIMIT_S, calculates, echo, fails, says, serving
 
 
 def post(play: Any, *bodies: dict[str, Any]) -> tuple[list[httpx.Response], Any]:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from hermes_agent.core.messages import TextDelta, ToolStarted
-
-sys.path.insert(0, str(Path(__file__).parent))
-from scripted_door import LIMIT_S, Gate, Running, ScriptedAgent, ScriptedTalk, serving
+from unit.server.scripted_door import LIMIT_S, Gate, Running, ScriptedAgent, ScriptedTalk, serving
 
 
 def body(text: str, **more: Any) -> dict[str, Any]:

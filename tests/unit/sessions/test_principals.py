@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message
 from hermes_agent.sessions import Principals, Transcript
 from hermes_agent.sessions.transcript import SCHEMA
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))
-from test_turn import Bench, events_of
+from unit.agent.test_turn import Bench, events_of
 
 
 def test_a_principal_sees_itself_and_those_that_the_operator_puts_beside_it() -> None:

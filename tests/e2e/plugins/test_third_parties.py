@@ -1,4 +1,4 @@
-"""Plugins in the manner of those that strangers publish (tests/unit/plugins/data)."""
+"""Plugins in the manner of those that strangers publish (tests/e2e/plugins/data)."""
 
 from __future__ import annotations
 

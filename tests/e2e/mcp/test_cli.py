@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from unit.mcp.conftest import plain
+from e2e.mcp.conftest import plain
 
 pytest.importorskip("mcp")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,9 +16,7 @@ import pytest
 from hermes_agent.host import Host
 from hermes_agent.server import request_fields
 from peers.wires import Reply, WireModel
-
-sys.path.insert(0, str(Path(__file__).parent))
-from scripted_door import KEY, LIMIT_S, serving
+from unit.server.scripted_door import KEY, LIMIT_S, serving
 
 ROOT = Path(__file__).parents[3]
 CHAT, ANTHROPIC, RESPONSES = "chat_completions", "anthropic_messages", "codex_responses"

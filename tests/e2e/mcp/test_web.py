@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from e2e.mcp.conftest import PEER, mcp_config, quiet, result, shown, until
 from hermes_agent.mcp.servers import McpServers
 from hermes_agent.testing import plugin_host
 from peers.running import free_port, running
-from unit.mcp.conftest import PEER, mcp_config, quiet, result, shown, until
 
 pytest.importorskip("mcp")
 

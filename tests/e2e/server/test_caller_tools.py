@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,8 @@ from typing import Any
 import openai
 import pytest
 
+from e2e.server.test_options import ANTHROPIC, CHAT, MODES, agent_at
 from peers.wires import Reply, WireModel
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_options import ANTHROPIC, CHAT, MODES, agent_at
 
 Client = openai.AsyncOpenAI
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -23,9 +21,7 @@ from hermes_agent.sessions import Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.tools.toolsets import Toolsets
-
-sys.path.insert(0, str(Path(__file__).parent))
-from scripted import ScriptedModel
+from unit.agent.scripted import ScriptedModel
 
 LIMIT_S = 20.0
 SHORT_S = 0.2

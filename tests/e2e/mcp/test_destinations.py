@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from e2e.mcp.conftest import PEER, mcp_config, quiet
 from hermes_agent.mcp import sdk
 from hermes_agent.mcp.http_transport import McpDestinations, sign_in
 from hermes_agent.mcp.servers import McpServers
@@ -23,7 +24,6 @@ from hermes_agent.policy.network import HostTables
 from hermes_agent.system.safe_http import AddressRejected
 from hermes_agent.testing import plugin_host
 from peers.running import free_port, running
-from unit.mcp.conftest import PEER, mcp_config, quiet
 
 pytest.importorskip("mcp")
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from e2e.gateway.test_asking import Guarded
 from hermes_agent.adapters.events import SendResult
 from hermes_agent.adapters.questions import answer_text, confirmation_buttons, may_answer
 from hermes_agent.app.control_operations import PluginStatus
 from hermes_agent.config import load
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import Chat, MemoryAdapter, chat_host, memory_platform
-from unit.gateway.test_asking import Guarded
 
 
 class Buttons(MemoryAdapter):

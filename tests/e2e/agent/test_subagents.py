@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -30,10 +29,8 @@ from hermes_agent.testing import call as scripted_call
 from hermes_agent.testing import plugin_host
 from hermes_agent.tools import current_scope
 from hermes_agent.tools.toolsets import Toolsets
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_journal import DEAD, fall_back, snapshot
-from test_turn import ECHO, Bench, events_of
+from unit.agent.test_journal import DEAD, fall_back, snapshot
+from unit.agent.test_turn import ECHO, Bench, events_of
 
 LIMIT_S = 10
 

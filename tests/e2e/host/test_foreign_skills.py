@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from e2e.host.test_foreign_ways import MARKER, AgentHome, Model, named_skill
 from hermes_agent.contracts.model_client import ModelDelta, ModelRequest
 from hermes_agent.core.untrusted import split_marked
 from hermes_agent.skills.skill_commands import SkillCommands
-from unit.host.test_foreign_ways import MARKER, AgentHome, Model, named_skill
 
 
 @pytest.mark.attack("taint")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import sys
 import time
 from datetime import date
 from pathlib import Path
@@ -18,11 +18,7 @@ from hermes_agent.core.messages import Notice, TurnEvent, TurnFinished, Usage
 from hermes_agent.sessions import Transcript, UsageLedger, UsageRecord
 from hermes_agent.testing import call as scripted_call
 from hermes_agent.testing import plugin_host
-
-sys.path.insert(0, str(Path(__file__).parent))
-import itertools
-
-from test_turn import Bench, call, events_of
+from unit.agent.test_turn import Bench, call, events_of
 
 
 def ledger(path: Path) -> UsageLedger:

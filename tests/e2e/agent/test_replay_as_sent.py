@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import sys
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from e2e.agent.test_compaction import LONG, TOO_LONG, Model, hosted, tools
 from hermes_agent.app.command_line import run
 from hermes_agent.core.messages import Notice
 from hermes_agent.testing import ModelFailure, PluginHost, ScriptedModel, call, plugin_host, served
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_compaction import LONG, TOO_LONG, Model, hosted, tools
 
 SMALL = {"protect_first_n": 1, "protect_last_n": 4}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from e2e.mcp.conftest import result, shown, until
 from hermes_agent.testing import PluginHost, call
-from unit.mcp.conftest import result, shown, until
 
 
 def test_the_words_of_a_server_are_marked_as_a_strangers(host: PluginHost) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,14 +9,12 @@ from typing import Any
 
 import pytest
 
+from e2e.agent.test_compaction import SCHEMA, Model, hosted
 from hermes_agent.agent.session_lifecycle import TitleWriter
 from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.testing import ModelFailure, call
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_compaction import SCHEMA, Model, hosted
-from test_long_conversations import counting
-from test_turn import Bench, events_of
+from unit.agent.test_long_conversations import counting
+from unit.agent.test_turn import Bench, events_of
 
 CONSTANT = {"prompt_tokens": 95, "completion_tokens": 5, "total_tokens": 100}
 SMALL = CompressionSettings()._replace(protect_first_n=1, protect_last_n=4)._asdict()

@@ -111,8 +111,9 @@ def test_the_classes_are_there_under_their_names(module: str) -> None:
 
 
 def test_one_name_is_one_object_wherever_it_is_imported_from() -> None:
-    from gateway import config, session
     from gateway.platforms import BasePlatformAdapter, base
+
+    from gateway import config, session
 
     assert base.BasePlatformAdapter is BasePlatformAdapter
     assert (base.Platform, base.PlatformConfig) == (config.Platform, config.PlatformConfig)

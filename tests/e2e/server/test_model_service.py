@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,9 +16,7 @@ from aiohttp import web
 from hermes_agent.host import Host
 from hermes_agent.host.model_service import HostModels
 from peers.wires import Reply, WireModel
-
-sys.path.insert(0, str(Path(__file__).parent))
-from scripted_door import KEY, LIMIT_S, serving
+from unit.server.scripted_door import KEY, LIMIT_S, serving
 
 ASK: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
 TITLE = """### Task:

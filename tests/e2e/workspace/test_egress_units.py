@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from e2e.workspace.test_egress import CLIENT, EACH, FULL, Server, each, server
 from hermes_agent.system import unit_network
-from unit.workspace.test_egress import CLIENT, EACH, FULL, Server, each, server
 
 __all__ = ["server"]
 

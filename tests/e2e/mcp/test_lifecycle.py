@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from e2e.mcp.conftest import mcp_config, plain, quiet, result, shown, until
 from hermes_agent.mcp.servers import McpServers
 from hermes_agent.testing import PluginHost, call, plugin_host
-from unit.mcp.conftest import mcp_config, plain, quiet, result, shown, until
 
 mcp = pytest.importorskip("mcp")
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from e2e.mcp.conftest import mcp_config, program, quiet, result, shown
 from hermes_agent.mcp.servers import McpServers
 from hermes_agent.testing import PluginHost, plugin_host
 from people import Person
-from unit.mcp.conftest import mcp_config, program, quiet, result, shown
 
 pytest.importorskip("mcp")
 
