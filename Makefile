@@ -42,7 +42,7 @@
 # Measure it
 #   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
 #   make commands     2,970 shell commands and their verdicts (ARGS='--peer DIR': beside those of a peer)
-#   make eval-model   50 questions to the embedded model in a fresh home (ARGS='--only failing --runs 3')
+#   make eval         the embedded model: everyday requests, BFCL, failing tools (hours; ARGS='--only ^everyday')
 #   make soak         10,000 commands through one shell, which leave nothing
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -57,10 +57,11 @@ FUZZ := .cache/fuzz/.done
 DOJO := .cache/agentdojo/.done
 SITE := .cache/site/.done
 GTFOBINS := .cache/gtfobins/.done
+BFCL := .cache/bfcl/.done
 
 .PHONY: help run install uninstall check test test-quick docs pictures site hooks lock clean \
   test-light test-all test-nix test-nixos-modules test-matrix test-update test-vm test-podman test-skills test-readme \
-  compat properties fuzz chaos-turns chaos attack agentdojo bench commands eval-model soak
+  compat properties fuzz chaos-turns chaos attack agentdojo bench commands eval soak
 
 help:
 	@sed -n '3,/^SHELL/s/^# \{0,1\}//p' $(MAKEFILE_LIST)
@@ -117,7 +118,7 @@ test-light: $(VENV)/.dev $(FUZZ) $(DOJO) $(SITE)
 	@HERMES_FUZZ_EXAMPLES=10 $(BIN)/python -m pytest -q tests/fuzz -k schemathesis
 	@cd tests && ../$(BIN)/python -m dojo --every 20
 
-test-all: test test-nix test-matrix test-update test-vm test-podman test-skills test-readme check compat chaos properties fuzz attack commands agentdojo eval-model soak bench
+test-all: test test-nix test-matrix test-update test-vm test-podman test-skills test-readme check compat chaos properties fuzz attack commands agentdojo eval soak bench
 
 test-nix: $(VENV)/.dev
 	@HERMES_NIX_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/nix $(ARGS)
@@ -204,9 +205,15 @@ $(DOJO): requirements/agentdojo.txt
 agentdojo: $(VENV)/.dev $(DOJO)
 	@cd tests && ../$(BIN)/python -m dojo $(ARGS)
 
-eval-model: $(VENV)/.dev
+# only its data are read; without an index its tasks are not asked, and the evaluation says so
+$(BFCL): requirements/bfcl.txt
+	@rm -rf $(@D) && mkdir -p $(@D)
+	@if $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --dest $(@D) -r $<; \
+	  then touch $@; else echo "bfcl-eval could not be downloaded: is there a package index?" >&2; fi
+
+eval: $(VENV)/.dev $(BFCL)
 	@$(BIN)/hermes model pull
-	@$(BIN)/python tests/model/evaluate.py $(ARGS)
+	@$(BIN)/python tests/model/evaluate.py --write $(ARGS)
 
 soak: $(VENV)/.dev
 	@HERMES_SOAK=$${HERMES_SOAK:-10000} $(BIN)/python -m pytest -q tests/unit/workspace/test_soak.py $(ARGS)

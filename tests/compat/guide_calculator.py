@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["ROOT", "files_of_guide", "write_files"]
+__all__ = ["GUIDES", "ROOT", "files_of_guide", "write_files"]
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = Path(os.environ.get("HERMES_GUIDES") or ROOT.parent / "shared" / "guides")

@@ -1,65 +1,166 @@
-"""`make eval-model`: every situation, asked of the real agent in a fresh home; prints a table and the rates."""
+"""`make eval`: ask the embedded model every suite, keep the answers, and write the table of the docs.
+
+The suites are `everyday` (60 requests to the agent in a fresh home), `guide` (40 runs of the guide's prompts), `tools`,
+`failing` (what tools cannot do) and `bfcl` (tasks of the published benchmark, without the agent). Answers are kept in a
+file, so that a run continues where the last one ended, as long as the adapter is unchanged.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fresh_home import CALCULATOR, fresh_home
-from situations import Situation, judge, named
+from bfcl import BfclTask, read_tasks
+from evaluation_record import AskedItem, EvaluationRecord
+from everyday import REQUESTS, EverydayRequest
+from fresh_home import CALCULATOR, FreshHome, TurnRecord, fresh_home
+from guide_prompts import draw_prompts
+from situations import SITUATIONS, Situation, judge
 
-MOST_FALSE = 0
-"""False answers among the guide's prompts and the failing tools that let the command end well."""
+from compat.guide_calculator import GUIDES, files_of_guide, write_files
+
+ANSWERS = Path.home() / ".cache" / "hermes" / "eval" / "answers.jsonl"
+
+Asked = EverydayRequest | Situation | BfclTask
 
 
-async def evaluate(situations: list[Situation], calculator: Path, runs: int, *, show: bool) -> Counter[tuple[str, str]]:
-    """Ask each situation `runs` times, each in a directory of another name; return verdicts by group."""
-    counts: Counter[tuple[str, str]] = Counter()
+@dataclass(slots=True)
+class Evaluator:
+    """The homes in which the suites are asked; each is made when it is needed."""
+
+    folder: Path
+    stack: AsyncExitStack
+    homes: dict[str, FreshHome] = field(default_factory=dict)
+
+    async def home(self, calculator: str = "example") -> FreshHome:
+        """Return the home with the calculator of the examples or of the published guide."""
+        if calculator not in self.homes:
+            place, source = self.folder / calculator, CALCULATOR
+            if calculator == "guide":
+                source = place / "source"
+                write_files(files_of_guide(), source)
+            plugins = ("station",) if calculator == "example" else ()
+            made = fresh_home(place, calculator=source, plugins=plugins)
+            self.homes[calculator] = await self.stack.enter_async_context(made)
+        return self.homes[calculator]
+
+    async def ask(self, suite: str, asked: Asked) -> AskedItem:
+        """Ask one item and judge it."""
+        began = time.monotonic()
+        if isinstance(asked, BfclTask):
+            client = (await self.home()).host.choose_model(None).client
+            fault, calls = await asked.find_fault(client)
+            seconds = time.monotonic() - began
+            return AskedItem(
+                suite, asked.category, asked.id, "wrong" if fault else "right", fault, seconds, "", [*calls]
+            )
+        desk = self.folder / "desk"  # the same for all: what the model read before stays read
+        shutil.rmtree(desk, ignore_errors=True)
+        desk.mkdir()
+        asked.prepare(desk)
+        record = await self._ask_agent(suite, asked, desk)
+        if isinstance(asked, EverydayRequest):
+            reason = asked.find_fault(record, desk)
+            verdict = "wrong" if reason else "right"
+        else:
+            verdict, reason = judge(asked, record, desk)
+        seconds = time.monotonic() - began
+        calls = [[tool, status, result[:300]] for tool, status, result in record.calls]
+        return AskedItem(suite, asked.group, asked.name, verdict, reason, seconds, record.text, calls)
+
+    async def _ask_agent(self, suite: str, asked: EverydayRequest | Situation, desk: Path) -> TurnRecord:
+        if isinstance(asked, EverydayRequest):
+            return (await (await self.home()).ask_in_turn([*asked.before, asked.question], desk))[-1]
+        home = await self.home(
+            "guide" if suite == "guide" and asked.name.endswith(_ODD) and _has_guide() else "example"
+        )
+        return await home.ask(asked.question, desk, station=asked.station)
+
+
+_ODD = ("1", "3", "5", "7", "9")
+
+
+def _has_guide() -> bool:
+    return (GUIDES / "build-a-plugin.en.md").is_file()
+
+
+def list_items(wheel: Path | None) -> list[tuple[str, Asked]]:
+    """Return what is asked, in order."""
+    items: list[tuple[str, Asked]] = [("everyday", request) for request in REQUESTS]
+    items += [("guide", prompt) for prompt in draw_prompts()]
+    items += [(s.group, s) for s in SITUATIONS if s.group in ("tools", "failing")]
+    return items + [("bfcl", task) for task in (read_tasks(wheel) if wheel is not None else ())]
+
+
+async def evaluate(
+    items: list[tuple[str, Asked]], record: EvaluationRecord, deadline: float
+) -> AsyncIterator[AskedItem]:
+    """Ask what is left of `items` until `deadline`, and yield each when it is judged."""
     with tempfile.TemporaryDirectory(prefix="eval-") as folder:
-        async with fresh_home(Path(folder), calculator=calculator, plugins=("station",)) as home:
-            for run in range(runs):
-                for situation in situations:
-                    directory = Path(folder) / f"desk-{run}"  # one for all: what the model read before stays read
-                    shutil.rmtree(directory, ignore_errors=True)
-                    directory.mkdir()
-                    situation.prepare(directory)
-                    began = time.monotonic()
-                    record = await home.ask(situation.question, directory, station=situation.station)
-                    verdict, reason = judge(situation, record, directory)
-                    counts[situation.group, verdict] += 1
-                    seconds = time.monotonic() - began
-                    print(
-                        f"{situation.group:8} {situation.name:18} {verdict:10} {seconds:5.1f} s  {reason}", flush=True
-                    )
-                    if show or verdict != "right":
-                        for tool, status, result in record.calls:
-                            print(f"      {tool}: {status}: {result[:200]!r}")
-                        print(f"      = {record.text[:300]!r}", flush=True)
-    return counts
+        async with AsyncExitStack() as stack:
+            evaluator = Evaluator(Path(folder), stack)
+            for suite, asked in items:
+                if time.monotonic() > deadline:
+                    return
+                item = await evaluator.ask(suite, asked)
+                record.add(item)
+                yield item
+
+
+def _key(suite: str, asked: Asked) -> tuple[str, str, str]:
+    return (suite, asked.category, asked.id) if isinstance(asked, BfclTask) else (suite, str(asked.group), asked.name)
+
+
+async def _print_items(options: argparse.Namespace, record: EvaluationRecord) -> None:
+    wheel = next(iter(sorted(options.bfcl.glob("bfcl_eval-*.whl"))), None)
+    if wheel is None:
+        print("without BFCL: its data could not be fetched (`make eval` needs a package index for it)", file=sys.stderr)
+    wanted = [
+        (suite, asked) for suite, asked in list_items(wheel) if re.search(options.only, " ".join(_key(suite, asked)))
+    ]
+    left = [each for each in wanted if options.again or _key(*each) not in record.items]
+    print(f"{len(wanted) - len(left)} of {len(wanted)} are answered in {record.path}; {len(left)} are left")
+    deadline = time.monotonic() + options.minutes * 60 if options.minutes else float("inf")
+    async for item in evaluate(left, record, deadline):
+        print(f"{' '.join(item.key):44} {item.verdict:7} {item.seconds:6.1f} s  {item.reason}", flush=True)
+        if options.show or item.verdict != "right":
+            for call in item.calls:
+                print(f"      {str(call)[:300]}")
+            print(f"      = {item.answer[:300]!r}", flush=True)
 
 
 def main() -> int:
-    """Print the table; 1 when an answer of the guide's prompts or after a failed tool was false."""
-    parser = argparse.ArgumentParser(prog="make eval-model")
-    parser.add_argument("--only", default="", help="situations whose group or name matches this pattern")
-    parser.add_argument("--runs", type=int, default=1, help="how many times each is asked")
-    parser.add_argument("--calculator", type=Path, default=CALCULATOR, help="folder of the calculator plugin")
+    """Ask what is left, print the table; 1 when a suite is below what it has to reach."""
+    parser = argparse.ArgumentParser(prog="make eval")
+    parser.add_argument("--only", default="", help="items whose suite, group and name match this pattern")
+    parser.add_argument("--again", action="store_true", help="ask answered items again, too")
+    parser.add_argument("--older", action="store_true", help="keep answers of another state of the adapter")
+    parser.add_argument("--minutes", type=float, default=0, help="ask nothing new after so many minutes")
+    parser.add_argument("--answers", type=Path, default=ANSWERS, help=f"the file of answers (default: {ANSWERS})")
+    parser.add_argument("--bfcl", type=Path, default=Path(".cache/bfcl"), help="folder of the wheel with BFCL's data")
     parser.add_argument("--show", action="store_true", help="show calls and answers of the right ones, too")
+    parser.add_argument("--write", action="store_true", help="write the table into the page of the docs")
     options = parser.parse_args()
-    counts = asyncio.run(evaluate(named(options.only), options.calculator, options.runs, show=options.show))
-    print(f"\n{'group':10}{'asked':>7}{'right':>7}{'missed':>8}{'FALSE':>7}")
-    for group in dict.fromkeys(group for group, _ in counts):
-        row = [counts[group, verdict] for verdict in ("right", "missed", "FALSE")]
-        print(f"{group:10}{sum(row):7}{row[0]:7}{row[1]:8}{row[2]:7}")
-    return int(counts["guide", "FALSE"] + counts["failing", "FALSE"] > MOST_FALSE)
+    record = EvaluationRecord(options.answers, keep_older=options.older)
+    asyncio.run(_print_items(options, record))
+    print(f"\n{record.table()}")
+    if options.write:
+        record.write_page()
+    shortfalls = list(record.find_shortfalls())
+    print("\n".join(["", *shortfalls]), file=sys.stderr) if shortfalls else None
+    return int(bool(shortfalls))
 
 
 if __name__ == "__main__":

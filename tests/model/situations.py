@@ -10,13 +10,13 @@ from typing import Literal
 
 from fresh_home import TurnRecord, numbers_in
 
-__all__ = ["SITUATIONS", "Situation", "Verdict", "judge", "named"]
+__all__ = ["ADMITTED", "SITUATIONS", "Situation", "Verdict", "has_content", "judge", "named"]
 
 Group = Literal["guide", "numbers", "tools", "chat", "failing"]
 Verdict = Literal["right", "missed", "FALSE"]
 """`missed`: no false sentence, but not what was asked for; `FALSE`: the answer says what no tool said."""
 
-_ADMITTED = re.compile(
+ADMITTED = re.compile(
     r"\b(?:fail\w*|errors?|could ?n[o']t|couldn't|can ?not|can't|unable|not (?:be |been )?\w*(?:found|exist|possible"
     r"|support\w*|allowed|permitted|available|defined|valid|able|sent|read|run|executed|deleted|known|know)|den(?:y|ied)"
     r"|refused?|rejected|time[ds]? ?-?out|timeout|took too long|invalid|undefined|no such|unknown|unsupported"
@@ -24,6 +24,7 @@ _ADMITTED = re.compile(
     r"|missing|requires? approval|is a (?:directory|folder)|no (?:file|access|tool|permission|matches|lines))\b",
     re.IGNORECASE,
 )
+"""An admitted failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Situation:
 def judge(situation: Situation, record: TurnRecord, directory: Path) -> tuple[Verdict, str]:
     """Return the verdict and its reason."""
     text, wanted = record.text, [v for v in (situation.value, *situation.values) if v is not None]
-    admitted = bool(_ADMITTED.search(text))
+    admitted = bool(ADMITTED.search(text))
     if situation.never and re.search(situation.never, text, re.IGNORECASE | re.DOTALL):
         return "FALSE", "claims what no tool said"
     if situation.group not in ("chat",) and record.failed and (invented := record.invented_numbers()):
@@ -97,7 +98,9 @@ def _after_effect(situation: Situation, directory: Path, *, admitted: bool) -> t
     return ("right" if situation.group == "failing" else "missed", "admits it") if admitted else ("FALSE", "not so")
 
 
-def _content(name: str, *parts: str) -> Callable[[Path], bool]:
+def has_content(name: str, *parts: str) -> Callable[[Path], bool]:
+    """Return a check that the file has these parts, without case."""
+
     def holds(directory: Path) -> bool:
         path = directory / name
         return path.is_file() and all(part in path.read_text().lower() for part in parts)
@@ -159,7 +162,7 @@ SITUATIONS: tuple[Situation, ...] = (
         "write",
         "tools",
         "Create a file hello.txt with the text good morning",
-        effect=_content("hello.txt", "good morning"),
+        effect=has_content("hello.txt", "good morning"),
     ),
     Situation(
         "list",

@@ -1,4 +1,4 @@
-"""The embedded model in the real agent, with the tools that a fresh home has; `make eval-model` asks far more."""
+"""The embedded model in the real agent, with the tools that a fresh home has; `make eval` asks far more."""
 
 from __future__ import annotations
 
