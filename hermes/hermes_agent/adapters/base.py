@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.adapters import adapter_state
 from hermes_agent.adapters.config import Platform, PlatformConfig
@@ -27,7 +27,7 @@ from hermes_agent.adapters.events import (
 from hermes_agent.adapters.registry import platform_in_creation
 from hermes_agent.adapters.sender import MessageSender, Metadata
 
-__all__ = ["BasePlatformAdapter", "run_callback", "set_direct_loop"]
+__all__ = ["BasePlatformAdapter", "PlatformEvent", "run_callback", "set_direct_loop"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ Inbox = Callable[[MessageEvent], Awaitable[None]]
 BusyHandler = Callable[[MessageEvent, str], Awaitable[bool]]
 PostDelivery = Callable[[], Any]
 DirectLoop = Callable[["BasePlatformAdapter", MessageEvent], Awaitable[None]]
+EventHandler = Callable[[dict[str, Any], SessionSource], Awaitable[None]]
 HandlerFactory = tuple[str, Callable[[Any], Any]]
 """A plugin, and its function that is given the native object of a platform."""
 
@@ -52,6 +53,17 @@ NATIVE_ATTRIBUTES = {
     "msgraph_webhook": ("_app",),
 }
 """By platform: attributes in which adapters keep the object of the service's SDK."""
+
+
+class PlatformEvent(NamedTuple):
+    """What happened in a chat besides messages: a reaction, an edit, a deletion, a new or renamed thread."""
+
+    event_type: str
+    payload: dict[str, Any]
+    """Its fields; ids are texts, and None is unknown. Source: contract of 0.23 §7.4."""
+    source: SessionSource
+    """Where it happened, and the user with the right to it."""
+
 
 _direct_loop: DirectLoop | None = None
 
@@ -111,6 +123,7 @@ class BasePlatformAdapter(MessageSender):
         self._post_delivery_callbacks: dict[str, tuple[int | None, PostDelivery]] = {}
         self._fatal_error: tuple[str, str, bool] | None = None
         self._platform_lock: tuple[str, str] | None = None
+        self._platform_event_handler: EventHandler | None = None
         self._plugin_handlers: Callable[[], Sequence[HandlerFactory]] | None = None
         self._wired: tuple[Any, set[tuple[str, str]]] = (None, set())
 
@@ -259,6 +272,23 @@ class BasePlatformAdapter(MessageSender):
     def set_authorization_check(self, callback: Callable[[str, str | None, str | None], bool] | None) -> None:
         """Set `callback(user_id, chat_type, chat_id)`: whether a user may use a button."""
         self._authorization_check = callback
+
+    def set_platform_event_handler(self, handler: EventHandler | None) -> None:
+        """Set `handler(event, source)` for events that are no messages.
+
+        The keys of `event` are `platform`, `event_type` and `payload`.
+        """
+        self._platform_event_handler = handler
+
+    async def notify_platform_event(self, event: PlatformEvent) -> None:
+        """Pass on an event that is no message; a failure is logged, and stops no message."""
+        if self._platform_event_handler is None:
+            return
+        message = {"platform": self.platform.value, "event_type": event.event_type, "payload": event.payload}
+        try:
+            await self._platform_event_handler(message, event.source)
+        except Exception as exc:  # noqa: BLE001 - what the gateway does with it is no matter of the connection
+            logger.warning("[%s] event %s was not passed on: %r", self.name, event.event_type, exc)
 
     def set_plugin_handlers(self, handlers: Callable[[], Sequence[HandlerFactory]] | None) -> None:
         """Set the function that returns what plugins registered for this platform."""

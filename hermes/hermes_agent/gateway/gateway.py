@@ -285,6 +285,9 @@ class Gateway:
         async def take(event: MessageEvent) -> None:
             await self._bridge.on_core(self._intake.take(connection, event))
 
+        async def happened(event: dict[str, Any], source: SessionSource) -> None:
+            await self._bridge.on_core(self._intake.take_platform_event(connection, event, source))
+
         async def lost(failed_adapter: Any) -> None:
             async def notify() -> None:
                 connection.handle_failure(failed_adapter)
@@ -302,6 +305,8 @@ class Gateway:
         adapter.gateway_runner = self
         if callable(set_handlers := getattr(adapter, "set_plugin_handlers", None)):
             set_handlers(lambda: self.deps.platform_handlers(connection.name))
+        if callable(set_event_handler := getattr(adapter, "set_platform_event_handler", None)):
+            set_event_handler(happened)
         adapter.set_message_handler(take)
         adapter.set_inbox(take)
         adapter.set_session_store(self.session_store)

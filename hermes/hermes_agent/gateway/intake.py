@@ -80,11 +80,9 @@ def is_addressed(event: MessageEvent, source: SessionSource, config: PlatformCon
     """
     if source.chat_type == "dm":
         return True
-    ids = {item for item in (source.chat_id, source.chat_id_alt, source.parent_chat_id, source.thread_id) if item}
-    allowed = _texts(config.extra.get("allowed_chats"))
-    if allowed and not ids & allowed:
+    if not is_allowed_chat(source, config):
         return False
-    if ids & _texts(config.extra.get("free_response_chats")):
+    if _chat_ids(source) & _texts(config.extra.get("free_response_chats")):
         return True
     if event.reply_to_is_own_message or event.is_command():
         return True
@@ -95,6 +93,16 @@ def is_addressed(event: MessageEvent, source: SessionSource, config: PlatformCon
     if not patterns or config.extra.get("require_mention") is False:
         return True  # without metadata, the adapter passes only messages for the agent
     return any(found.search(event.text or "") for pattern in patterns if (found := _compiled(pattern)) is not None)
+
+
+def is_allowed_chat(source: SessionSource, config: PlatformConfig) -> bool:
+    """Return whether `platforms.<name>.allowed_chats` has the chat; without that list, it has all of them."""
+    allowed = _texts(config.extra.get("allowed_chats"))
+    return not allowed or source.chat_type == "dm" or bool(_chat_ids(source) & allowed)
+
+
+def _chat_ids(source: SessionSource) -> set[str]:
+    return {item for item in (source.chat_id, source.chat_id_alt, source.parent_chat_id, source.thread_id) if item}
 
 
 @lru_cache(maxsize=256)
@@ -259,6 +267,19 @@ class Intake:
                 case "allow":
                     return True
         return True
+
+    async def take_platform_event(
+        self, connection: AdapterConnection, event: dict[str, Any], source: SessionSource
+    ) -> None:
+        """Notify plugins of an event that is no message (`gateway_platform_event`), if its user has access."""
+        hooks, name = self._deps.agent.hooks, "gateway_platform_event"
+        if not hooks.has(name) or not is_allowed_chat(source, connection.config):
+            return
+        if not self._rates.count_message(f"event:{connection.name}:{source.user_id}", self._deps.settings.per_minute):
+            return
+        admission = await self._bridge.run(self._access.admit, source, connection.config, connection.adapter)
+        if admission.is_allowed:
+            hooks.post(name, **event)
 
     async def _is_handled(self, event: MessageEvent, source: SessionSource, key: str) -> bool:
         """Return whether a plugin handled an admitted message (`post_gateway_admission`), and send its reply."""

@@ -21,7 +21,7 @@ from typing import Any, Self
 from hermes_agent.contracts.hook import EXECUTION_KINDS, HookCallback
 from hermes_agent.core.registry import ListenerStore, StoreGroup
 from hermes_agent.core.text import shorten
-from hermes_agent.hooks.catalog import OBSERVERS, TELEMETRY_SCHEMA
+from hermes_agent.hooks.catalog import OBSERVERS, TELEMETRY_SCHEMA, WITHOUT_SCHEMA
 from hermes_agent.hooks.listeners import (
     Await,
     HookAccount,
@@ -288,7 +288,8 @@ class HookBus(StoreGroup):
 
     def post(self, hook: str, /, **payload: Any) -> None:
         """Queue a call of each observer of a hook, without waiting; from any thread and any loop."""
-        payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
+        if hook not in WITHOUT_SCHEMA:
+            payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
         for listener in self.store.listeners_for(hook):
             self._observers.post(hook, listener, payload)
 
@@ -317,7 +318,8 @@ class HookBus(StoreGroup):
         for listener in listeners:
             if not listener.is_fast or listener.plugin in suspended:
                 return None
-        payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
+        if hook not in WITHOUT_SCHEMA:
+            payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
         call, results = self._observers.notify_inline if hook in OBSERVERS else self._caller.call_inline, []
         for listener in listeners:
             result = call(hook, listener, payload)
@@ -345,7 +347,8 @@ class HookBus(StoreGroup):
                 are then replaced by copies, so that its later changes have no effect. Continue with those.
             after_each: called with the plugin after each of its callbacks.
         """
-        payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
+        if hook not in WITHOUT_SCHEMA:
+            payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
         results = []
         for listener in self.store.listeners_for(hook):
             if hook in OBSERVERS:

@@ -160,6 +160,11 @@ HOOKS: dict[str, Hook] = {
         (*_TURN, "provider", "iteration", "surface", "text", "already_streamed"),
         is_own=True,
     ),
+    "gateway_platform_event": Hook(
+        "for what a user with access does in a chat besides messages: reactions, edits, deletions, threads",
+        ("platform", "event_type", "payload"),
+        is_own=True,
+    ),
     "post_gateway_admission": Hook(
         "for each message of a user with access to a chat, before its turn; not for commands",
         ("session_key", "platform", "source", "message_id", "text"),
@@ -253,6 +258,9 @@ HOOKS: dict[str, Hook] = {
 
 TELEMETRY_SCHEMA = "hermes.observer.v1"
 """Value of the keyword `telemetry_schema_version` of every callback."""
+
+WITHOUT_SCHEMA = frozenset({"gateway_platform_event"})
+"""Hooks without that keyword, as published."""
 
 VALID_HOOKS: tuple[str, ...] = tuple(name for name, hook in HOOKS.items() if not hook.is_own)
 """The 23 names of 0.19."""

@@ -25,7 +25,8 @@ from hermes_agent.adapters.questions import (
 )
 from hermes_agent.adapters.text import as_command, convert_table_to_bullets, utf16_len
 
-from .events import BUTTON_PREFIX, as_event, interaction_text, is_message, kind_of, source_of
+from .events import BUTTON_PREFIX, as_event, failed_result, interaction_text, is_message, kind_of, source_of
+from .platform_events import SeenAuthors, as_platform_event
 
 logger = logging.getLogger(__name__)
 
@@ -64,11 +65,13 @@ class _Client(discord.Client):
     async def on_connect(self):
         self._adapter.on_session()
 
-    async def on_message(self, message):
-        self._adapter.enqueue(message)
+    async def on_message(self, item):
+        self._adapter.enqueue(item)
 
-    async def on_interaction(self, interaction):
-        self._adapter.enqueue(interaction)
+    on_interaction = on_raw_message_edit = on_raw_message_delete = on_thread_create = on_message
+
+    async def on_thread_update(self, before, after):
+        self._adapter.enqueue((before, after))
 
     async def on_error(self, event_method, *args, **kwargs):
         logger.exception("[discord] %s failed", event_method)
@@ -88,7 +91,7 @@ class DiscordAdapter(BasePlatformAdapter):
         self._connected = None
         self._arrived, self._behind = None, False
         self._marks = self._threads = None
-        self._seen, self._typing_at = MessageDeduplicator(), {}
+        self._seen, self._typing_at, self._authors = MessageDeduplicator(), {}, SeenAuthors()
 
     @property
     def message_len_fn(self):
@@ -198,7 +201,7 @@ class DiscordAdapter(BasePlatformAdapter):
         self._connected.set()
 
     def enqueue(self, item):
-        """Add a message or interaction to the receive queue.
+        """Add a message, an interaction or another event to the receive queue.
 
         Discord has no back-pressure, so events above the limit are not queued. Messages are fetched after the queued
         ones; for interactions, Discord shows that the application did not respond.
@@ -247,6 +250,12 @@ class DiscordAdapter(BasePlatformAdapter):
         if isinstance(item, discord.Interaction):
             await self._interacted(item)
             return
+        if not isinstance(item, discord.Message):
+            event = as_platform_event(item, self._client.user.id, self._authors, self.build_source)
+            if event is not None:
+                await self.notify_platform_event(event)
+            return
+        self._authors.add(item)
         if not is_message(item, self._client.user.id) or self._seen.is_duplicate(str(item.id)):
             return
         try:
@@ -467,7 +476,7 @@ class DiscordAdapter(BasePlatformAdapter):
         except discord.RateLimited as exc:
             return SendResult(False, error="429", error_kind="rate_limited", retry_after=exc.retry_after)
         except discord.HTTPException as exc:
-            return _failed(exc)
+            return failed_result(exc)
         except aiohttp.ClientConnectorError as exc:
             return SendResult(False, error=f"no connection: {exc}", retryable=True, error_kind="transient")
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
@@ -485,16 +494,3 @@ class DiscordAdapter(BasePlatformAdapter):
 
 def _target(chat_id, metadata):
     return str((metadata or {}).get("thread_id") or chat_id)
-
-
-def _failed(exc):
-    if exc.status >= 500:
-        return SendResult(False, error="timed out: it may have arrived", error_kind="unknown")
-    if exc.status == 429:
-        pause = float(exc.response.headers.get("Retry-After") or 60)
-        return SendResult(False, error="429", error_kind="rate_limited", retry_after=pause)
-    if exc.status == 401:
-        return SendResult(False, error="401: Discord rejected the token", retryable=True)
-    kinds = {403: "forbidden", 404: "not_found", 413: "too_long"}
-    kind = kinds.get(exc.status, "too_long" if "2000 or fewer" in str(exc) else "bad_format")
-    return SendResult(False, error=f"{exc.status} {exc.text}".strip(), error_kind=kind)

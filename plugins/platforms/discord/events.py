@@ -3,7 +3,7 @@
 import re
 
 import discord
-from hermes_agent.adapters.events import MessageEvent, MessageType
+from hermes_agent.adapters.events import MessageEvent, MessageType, SendResult
 from hermes_agent.adapters.questions import answer_text
 
 SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
@@ -99,3 +99,17 @@ def interaction_text(interaction):
         value = pressed.removeprefix(BUTTON_PREFIX)
         return answer_text(value, label), label
     return "", ""
+
+
+def failed_result(exc):
+    """Return the result of a call that Discord refused."""
+    if exc.status >= 500:
+        return SendResult(False, error="timed out: it may have arrived", error_kind="unknown")
+    if exc.status == 429:
+        pause = float(exc.response.headers.get("Retry-After") or 60)
+        return SendResult(False, error="429", error_kind="rate_limited", retry_after=pause)
+    if exc.status == 401:
+        return SendResult(False, error="401: Discord rejected the token", retryable=True)
+    kinds = {403: "forbidden", 404: "not_found", 413: "too_long"}
+    kind = kinds.get(exc.status, "too_long" if "2000 or fewer" in str(exc) else "bad_format")
+    return SendResult(False, error=f"{exc.status} {exc.text}".strip(), error_kind=kind)

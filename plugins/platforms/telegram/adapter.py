@@ -4,7 +4,7 @@ import asyncio
 import logging
 from pathlib import Path
 
-from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.base import BasePlatformAdapter, PlatformEvent
 from hermes_agent.adapters.events import ProcessingOutcome, SendResult
 from hermes_agent.adapters.markdown import TELEGRAM, render
 from hermes_agent.adapters.media import cache_media_bytes
@@ -21,7 +21,7 @@ from hermes_agent.adapters.text import prefix_within_utf16_limit, strip_markdown
 
 from .api import TelegramApi, TelegramError, TelegramUnreachable, as_result
 from .native import end_application, pass_to_application, start_application
-from .updates import CHAT_TYPES, GENERAL, as_event, file_of
+from .updates import CHAT_TYPES, GENERAL, as_event, as_platform_event, file_of
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class TelegramAdapter(BasePlatformAdapter):
                         wait_s=self.settings.poll_timeout,
                         offset=offset,
                         timeout=self.settings.poll_timeout,
-                        allowed_updates=["message", "callback_query"],
+                        allowed_updates=["message", "callback_query", "edited_message", "message_reaction"],
                     )
                 except TelegramUnreachable as exc:
                     failures += 1
@@ -133,7 +133,9 @@ class TelegramAdapter(BasePlatformAdapter):
                     continue
                 failures = 0
                 for update, event in await self._events(updates):
-                    if event is not None:
+                    if isinstance(event, PlatformEvent):
+                        await self.notify_platform_event(event)
+                    elif event is not None:
                         await self.handle_message(event)
                     offset = update + 1
         except Exception as exc:  # noqa: BLE001 - the gateway reconnects; nothing is lost
@@ -147,7 +149,7 @@ class TelegramAdapter(BasePlatformAdapter):
     # -- incoming messages -------------------------------------------------------------------------------------------
 
     async def _events(self, updates):
-        """Return the id and the message of each update; the images of an album are one message."""
+        """Return the id and the message, or other event, of each update; the images of an album are one message."""
         events, albums = [], {}
         for update in updates:
             event = None
@@ -171,6 +173,8 @@ class TelegramAdapter(BasePlatformAdapter):
     async def _event(self, update):
         if "callback_query" in update:
             return await self._pressed(update["callback_query"], update["update_id"])
+        if "message" not in update:
+            return as_platform_event(update, self._me, self.build_source)
         message = update["message"]
         event = as_event(message, self._me, self.build_source, update["update_id"])
         found = file_of(message)

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from hermes_agent.adapters.base import PlatformEvent
 from hermes_agent.adapters.events import MessageEvent, MessageType
 
 CHAT_TYPES = {"private": "dm", "group": "group", "supergroup": "group", "channel": "channel"}
@@ -53,22 +54,10 @@ def as_event(message, me, build_source, update_id):
     Args:
         me: the user of the bot.
     """
-    chat, user = message["chat"], message.get("from") or {}
     text, addressed, is_ours = _addressed(message, me)
-    if not is_ours or user.get("id") == me["id"]:
+    if not is_ours or (message.get("from") or {}).get("id") == me["id"]:
         return None
-    thread = message.get("message_thread_id") if message.get("is_topic_message") else None
-    name = " ".join(filter(None, (user.get("first_name"), user.get("last_name")))) or user.get("username")
-    source = build_source(
-        chat_id=chat["id"],
-        chat_name=chat.get("title") or name,
-        chat_type=CHAT_TYPES.get(chat["type"], "group"),
-        user_id=user.get("id"),
-        user_name=name,
-        thread_id=thread or (GENERAL if chat.get("is_forum") else None),
-        is_bot=bool(user.get("is_bot")),
-        message_id=message["message_id"],
-    )
+    source = _source_of(message, message.get("from"), build_source)
     event = MessageEvent(text, source=source, raw_message=message, message_id=str(message["message_id"]))
     event.platform_update_id = update_id
     event.message_type = _kind(message, text)
@@ -83,6 +72,48 @@ def as_event(message, me, build_source, update_id):
         event.reply_to_author_name = author.get("first_name")
         event.reply_to_is_own_message = author.get("id") == me["id"]
     return event
+
+
+def _source_of(message, user, build_source):
+    """Return the source of a message or reaction of a user."""
+    chat, user = message["chat"], user or {}
+    thread = message.get("message_thread_id") if message.get("is_topic_message") else None
+    name = " ".join(filter(None, (user.get("first_name"), user.get("last_name")))) or user.get("username")
+    return build_source(
+        chat_id=chat["id"],
+        chat_name=chat.get("title") or name,
+        chat_type=CHAT_TYPES.get(chat["type"], "group"),
+        user_id=user.get("id"),
+        user_name=name,
+        thread_id=thread or (GENERAL if chat.get("is_forum") else None),
+        is_bot=bool(user.get("is_bot")),
+        message_id=message["message_id"],
+    )
+
+
+def as_platform_event(update, me, build_source):
+    """Return the reaction or edit of an update; None for others, for the bot's own and for those without a user."""
+    edited, reaction = update.get("edited_message"), update.get("message_reaction")
+    change = edited or reaction
+    user = (edited or {}).get("from") or (reaction or {}).get("user")
+    if change is None or user is None or user["id"] == me["id"]:
+        return None
+    source = _source_of(change, user, build_source)
+    fields = {
+        "chat_id": str(change["chat"]["id"]),
+        "message_id": str(change["message_id"]),
+        "thread_id": source.thread_id,
+    }
+    if edited:
+        at = edited.get("edit_date")
+        fields["text"] = edited.get("text") or edited.get("caption")
+        fields["edited_at"] = datetime.fromtimestamp(at, UTC).isoformat() if at else None
+        return PlatformEvent("message_edited", fields, source)
+    new = reaction.get("new_reaction") or ()
+    fields["emojis"] = [str(one["emoji"]) for one in new if one.get("type") == "emoji"]
+    fields["custom_emoji_ids"] = [str(one["custom_emoji_id"]) for one in new if one.get("type") == "custom_emoji"]
+    fields["thread_id"] = None  # Telegram does not say the topic
+    return PlatformEvent("reaction", fields, source)
 
 
 def _kind(message, text):

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.adapters.base import PlatformEvent
 from hermes_agent.contracts.speech import TranscriptionProvider, TTSProvider
 from hermes_agent.core.errors import ModelError
 from hermes_agent.hooks import HOOKS
-from hermes_agent.hooks.catalog import FIRED, OBSERVERS, VALID_HOOKS
+from hermes_agent.hooks.catalog import FIRED, OBSERVERS, VALID_HOOKS, WITHOUT_SCHEMA
 from hermes_agent.media.service import MediaService
 from hermes_agent.policy import NoApprover
 from hermes_agent.testing import ModelFailure, PluginHost, call, plugin_host
@@ -94,6 +95,8 @@ def told() -> Witness:
         with chatting(host) as chat:
             chat.write("hi", user="a stranger")
             chat.ask("hi")
+            event = PlatformEvent("reaction", {}, chat.adapter.build_source(chat_id="room", user_id="ann"))
+            host.host.bridge.wait_plugin(chat.adapter.notify_platform_event(event))
         host.host.service(MediaService).transcribe("/tmp/recording.ogg")
         host.host.service(MediaService).synthesize("hello")
         assert host.host.hooks.wait_idle(LIMIT_S)
@@ -125,7 +128,7 @@ def test_a_hook_that_is_marked_as_fired_fires_with_the_keywords_of_the_table(tol
     assert hook in told.seen
     for keywords in told.seen[hook]:
         assert set(keywords) - {SCHEMA} == set(HOOKS[hook].keywords)
-        assert keywords[SCHEMA] == "hermes.observer.v1"
+        assert keywords.get(SCHEMA) == (None if hook in WITHOUT_SCHEMA else "hermes.observer.v1")
 
 
 def test_no_hook_fires_that_is_not_marked(told: Witness) -> None:
