@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["KEY", "TOOL", "Installation", "environment", "make_home"]
+__all__ = ["KEY", "TOOL", "Installation", "environment", "make_home", "write_plugins"]
 
 TOOL = "p000_tool"
 """The tool of the first plugin of a home: it answers at once."""
@@ -60,13 +60,7 @@ def make_home(
         model_port: of the stub model that it talks to; None: no model is configured.
         window: tokens that the model can see.
     """
-    names = [f"p{i:03}" for i in range(plugins)]
-    for name in names:
-        folder = home / "plugins" / name
-        folder.mkdir(parents=True)
-        (folder / "plugin.yaml").write_text(f"name: {name}\nversion: 1.0.0\ndescription: one of many\n")
-        added = "".join(f"    ctx.register_hook('{hook}', lambda **kw: None)\n" for hook in hooks)
-        (folder / "__init__.py").write_text(PLUGIN.format(name=name) + added)
+    names = write_plugins(home / "plugins", plugins, hooks)
     home.mkdir(parents=True, exist_ok=True)
     config = f"plugins:\n  enabled: [{', '.join(names)}]\n"
     if model_port is not None:
@@ -77,6 +71,18 @@ def make_home(
         )
         (home / ".env").write_text("OPENAI_API_KEY=sk-stub\n")
     (home / "config.yaml").write_text(config)
+
+
+def write_plugins(folder: Path, count: int, hooks: Sequence[str] = ("post_tool_call",)) -> list[str]:
+    """Write so many trivial directory plugins, a tool and hooks each, and return their names."""
+    names = [f"p{i:03}" for i in range(count)]
+    for name in names:
+        plugin = folder / name
+        plugin.mkdir(parents=True)
+        (plugin / "plugin.yaml").write_text(f"name: {name}\nversion: 1.0.0\ndescription: one of many\n")
+        added = "".join(f"    ctx.register_hook('{hook}', lambda **kw: None)\n" for hook in hooks)
+        (plugin / "__init__.py").write_text(PLUGIN.format(name=name) + added)
+    return names
 
 
 def environment(home: Path) -> dict[str, str]:

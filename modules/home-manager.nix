@@ -1,16 +1,10 @@
 # services.hermes-agent in a home: services of the user, from the same options as on NixOS.
-{
-  config,
-  lib,
-  pkgs,
-  ...
-}:
+{ config, lib, ... }:
 let
   inherit (lib)
     attrByPath
     concatMap
     filter
-    mkIf
     mkMerge
     ;
   cfg = config.services.hermes-agent;
@@ -34,13 +28,10 @@ let
     ./hermes-agent/assertions.nix
   ];
 
-  # `hermes` in the home of another instance.
-  command =
-    each:
-    pkgs.writeShellScriptBin each.instance.command ''
-      export HERMES_HOME=${lib.escapeShellArg each.home} HERMES_DECLARED_CONFIG=${each.declaredFile}
-      exec ${each.finalPackage}/bin/hermes "$@"
-    '';
+  # What all of them say of an option of the home.
+  parts =
+    path:
+    mkMerge (filter (part: part != null) (concatMap (each: map (attrByPath path null) each.parts) all));
 in
 {
   _class = "homeManager";
@@ -59,18 +50,22 @@ in
     assertions = concatMap instances.assertions all ++ collisions.assertions;
     warnings = concatMap (each: each.warnings) all ++ collisions.warnings;
 
-    systemd.user.services = mkMerge (
-      filter (part: part != null) (
-        concatMap (each: map (attrByPath [ "systemd" "user" "services" ] null) each.parts) all
-      )
-    );
-
-    home.packages = mkIf config.programs.hermes-agent.enable (
-      lib.optional cfg.enable cfg.finalPackage ++ map command (filter (each: !each.instance.plain) all)
-    );
-    home.sessionVariables = mkIf (cfg.enable && config.programs.hermes-agent.enable) {
-      HERMES_HOME = cfg.hermesHome;
-      HERMES_DECLARED_CONFIG = "${cfg.declaredFile}";
-    };
+    systemd.user.services = parts [
+      "systemd"
+      "user"
+      "services"
+    ];
+    home.packages = parts [
+      "home"
+      "packages"
+    ];
+    home.sessionVariables = parts [
+      "home"
+      "sessionVariables"
+    ];
+    home.activation = parts [
+      "home"
+      "activation"
+    ];
   };
 }

@@ -1,6 +1,7 @@
 # What evaluation alone can tell, each with what to do instead.
 {
   config,
+  derived,
   instance,
   lib,
   options,
@@ -70,11 +71,13 @@ let
     || hasPrefix "/nix/" path
     || builtins.match "/(bin|boot|dev|etc|home|proc|root|run|sys|tmp|usr|var|var/lib)?" path != null;
   tooBroadFor = filter tooBroad (
-    [ (cfg.stateDir or cfg.home) ] ++ lib.optional (cfg.workingDirectory != null) cfg.workingDirectory
+    [ (cfg.stateDir or derived.home) ]
+    ++ lib.optional (cfg.workingDirectory != null) cfg.workingDirectory
   );
   # systemd splits at a blank and reads the others as something else; what lies below some paths is not the daemon's.
   places = lib.unique (
-    [ (cfg.stateDir or cfg.home) ] ++ lib.optional (cfg.workingDirectory != null) cfg.workingDirectory
+    [ (cfg.stateDir or derived.home) ]
+    ++ lib.optional (cfg.workingDirectory != null) cfg.workingDirectory
   );
   oddPlaces = filter (path: builtins.match "[^]['\"\\:%[:space:]*?]*" path == null) places;
   hidden = filter (
@@ -82,8 +85,8 @@ let
   ) places;
   inState =
     cfg.workingDirectory != null
-    && (cfg.workingDirectory == cfg.home || hasPrefix "${cfg.home}/" cfg.workingDirectory)
-    && cfg.workingDirectory != "${cfg.home}/workspace";
+    && (cfg.workingDirectory == derived.home || hasPrefix "${derived.home}/" cfg.workingDirectory)
+    && cfg.workingDirectory != "${derived.home}/workspace";
   credentialName = name: builtins.match "[A-Za-z_][A-Za-z0-9_]*" name != null;
   badNames = filter (n: !(credentialName n)) (attrNames cfg.credentials);
   twiceGiven = lib.intersectLists (attrNames cfg.credentials) (attrNames cfg.environment);
@@ -228,7 +231,7 @@ in
       }
       {
         assertion = !inState;
-        message = "${option}.workingDirectory: ${names [ cfg.workingDirectory ]} is in `${cfg.home}`, where the agent's keys and state are, and its commands would see them. Set it to a directory beside it, such as the default.";
+        message = "${option}.workingDirectory: ${names [ cfg.workingDirectory ]} is in `${derived.home}`, where the agent's keys and state are, and its commands would see them. Set it to a directory beside it, such as the default.";
       }
       {
         assertion = onAndOff == [ ];
@@ -243,7 +246,7 @@ in
       lib.optional (suspicious != [ ] && secretVariables == [ ])
         "${option}.environment: ${names suspicious} sounds like a secret; what is written here is in the world-readable Nix store. For secrets there is ${option}.credentials."
       ++
-        lib.optional (cfg.foreignSettings != [ ])
-          "${option}.settings: ${names cfg.foreignSettings} is no setting of the agent; it is kept for plugins.";
+        lib.optional (derived.foreignSettings != [ ])
+          "${option}.settings: ${names derived.foreignSettings} is no setting of the agent; it is kept for plugins.";
   };
 }

@@ -19,6 +19,7 @@ let
     optionals
     sublist
     ;
+  inherit (import ./names.nix { inherit lib; }) homeOf;
   said = each: "`${each.instance.name}`";
   pairs = concatLists (
     imap0 (i: one: map (other: { inherit one other; }) (sublist (i + 1) (length all) all)) all
@@ -54,7 +55,7 @@ let
 
   # ── who, and where ────────────────────────────────────────────────────
   below = parent: path: path == parent || hasPrefix "${parent}/" path;
-  home = each: if apart then each.stateDir else each.home;
+  home = each: if apart then each.stateDir else homeOf each;
   overlap =
     { one, other }:
     let

@@ -4,6 +4,7 @@
 { all, environmentOf }:
 let
   inherit (pkgs) coreutils util-linux;
+  inherit (import ./names.nix { inherit lib; }) homeOf;
   name = each: each.instance.name;
   plain = lib.filter (each: each.instance.plain) all;
   others = lib.filter (each: !each.instance.plain) all;
@@ -28,7 +29,7 @@ let
     ${lib.concatMapStrings (each: ''
       ${name each})
         user=${each.user} work=${lib.escapeShellArg each.workingDirectory} state=${lib.escapeShellArg each.stateDir}
-        home=${lib.escapeShellArg each.home} declared=${(environmentOf each).HERMES_DECLARED_CONFIG} hermes=${each.finalPackage}/bin/hermes
+        home=${lib.escapeShellArg (homeOf each)} declared=${(environmentOf each).HERMES_DECLARED_CONFIG} hermes=${each.finalPackage}/bin/hermes
         ;;
     '') all}
       *)

@@ -1,6 +1,7 @@
 # An instance in a home: where it is, and its unit of the user's own manager.
 {
   config,
+  derived,
   host,
   instance,
   lib,
@@ -21,9 +22,25 @@ let
     text: lib.replaceStrings [ "%" "$" ] [ "%%" "$$" ] (builtins.toJSON text)
   );
   unit = import ./unit.nix {
-    inherit cfg lib pkgs;
+    inherit
+      cfg
+      derived
+      lib
+      pkgs
+      ;
     escape = quoted;
   };
+  # The settings, once the checks have passed: there is no `system.checks` here.
+  declaredFile =
+    pkgs.runCommand "hermes-agent-settings.json" { checks = map toString derived.checks; }
+      ''
+        cp ${derived.declaredConfig} $out
+      '';
+  # `hermes` in the home of another instance than `default`.
+  command = pkgs.writeShellScriptBin instance.command ''
+    export HERMES_HOME=${lib.escapeShellArg derived.home} HERMES_DECLARED_CONFIG=${declaredFile}
+    exec ${cfg.finalPackage}/bin/hermes "$@"
+  '';
 in
 {
   options = {
@@ -54,29 +71,32 @@ in
       defaultText = lib.literalMD "true; false in `profiles`";
       description = "Whether the daemon runs; without it there are the settings and the command alone.";
     };
-
-    declaredFile = mkOption {
-      type = types.package;
-      internal = true;
-      readOnly = true;
-      description = "`declaredConfig`, once the checks have passed: there is no `system.checks` here.";
-    };
   };
 
   config = {
-    home = cfg.hermesHome;
-    declaredFile = pkgs.runCommand "hermes-agent-settings.json" { checks = map toString cfg.checks; } ''
-      cp ${cfg.declaredConfig} $out
-    '';
-
     parts = lib.toList {
+      home.packages = mkIf host.programs.hermes-agent.enable [
+        (if instance.plain then cfg.finalPackage else command)
+      ];
+      home.sessionVariables = mkIf (instance.plain && host.programs.hermes-agent.enable) {
+        HERMES_HOME = derived.home;
+        HERMES_DECLARED_CONFIG = "${declaredFile}";
+      };
+      # The user sees, while switching, what the checks let pass.
+      home.activation."${instance.unit}-warnings" = mkIf (derived.startCheck != null) (
+        import ./warnings.nix {
+          inherit instance;
+          file = derived.startCheck;
+        }
+      );
+
       systemd.user.services = mkIf cfg.gateway.enable {
         ${instance.unit} = {
           Unit = {
             Description = "Hermes agent" + lib.optionalString (!instance.plain) " ${instance.name}";
             StartLimitBurst = 5;
             StartLimitIntervalSec = 300;
-            X-Restart-Triggers = [ "${cfg.declaredFile}" ];
+            X-Restart-Triggers = [ "${declaredFile}" ];
           };
           Service =
             unit.fixed
@@ -103,7 +123,7 @@ in
                 "PATH=${lib.makeBinPath unit.path}"
               ]
               ++ lib.mapAttrsToList (name: value: builtins.toJSON "${name}=${value}") (
-                unit.environment // { HERMES_DECLARED_CONFIG = "${cfg.declaredFile}"; }
+                unit.environment // { HERMES_DECLARED_CONFIG = "${declaredFile}"; }
               );
             };
           Install.WantedBy = [ "default.target" ];

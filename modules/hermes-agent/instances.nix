@@ -1,6 +1,7 @@
 # Several agents on one host. The options of an instance are files that know nothing of the host's other options:
-# functions of { config, host, instance, lib, options, pkgs, utils, … }, where `config` and `options` are the instance's
-# own, `host` is the configuration of the host, and `instance` the names of ./names.nix.
+# functions of { config, derived, host, instance, lib, options, pkgs, utils, … }, where `config` and `options` are the
+# instance's own, `derived` is what follows from them (./derived.nix), `host` is the configuration of the host, and
+# `instance` the names of ./names.nix.
 #
 # The plain options are the instance `default`. What an instance adds to the host stands in its `parts`.
 { lib }:
@@ -13,10 +14,10 @@ let
     "hermes-agent"
   ];
 
-  # plain :: file -> module
-  # The options of a file as services.hermes-agent.<option>.
+  # plain :: files -> module
+  # The options of the files as services.hermes-agent.<option>.
   plain =
-    file:
+    files:
     {
       config,
       options,
@@ -26,18 +27,35 @@ let
       ...
     }:
     let
-      it = import file {
+      arguments = {
         config = config.services.hermes-agent;
         options = options.services.hermes-agent;
         host = config;
         instance = names.default;
         inherit lib pkgs utils;
       };
+      derived = import ./derived.nix {
+        inherit (arguments)
+          config
+          host
+          instance
+          lib
+          pkgs
+          ;
+      };
+      of =
+        file:
+        let
+          it = import file (arguments // { inherit derived; });
+        in
+        {
+          _file = toString file;
+          options.services.hermes-agent = it.options or { };
+          config.services.hermes-agent = it.config or { };
+        };
     in
     {
-      _file = toString file;
-      options.services.hermes-agent = it.options or { };
-      config.services.hermes-agent = it.config or { };
+      imports = map of files;
     };
 
   # The same files as a submodule, for each name.
@@ -52,18 +70,51 @@ let
       types.submoduleWith {
         shorthandOnlyDefinesConfig = true;
         specialArgs = arguments;
-        modules =
-          files ++ gone [ ] ++ more ++ [ ({ name, ... }: { _module.args.instance = names.of kind name; }) ];
+        modules = files ++ gone [ ] ++ more ++ [ (identity kind) ];
       }
     );
+
+  identity =
+    kind:
+    {
+      config,
+      host,
+      lib,
+      name,
+      pkgs,
+      ...
+    }:
+    let
+      instance = names.of kind name;
+    in
+    {
+      _module.args = {
+        inherit instance;
+        derived = import ./derived.nix {
+          inherit
+            config
+            host
+            instance
+            lib
+            pkgs
+            ;
+        };
+      };
+    };
+
+  known = instance: each: each // { inherit instance; };
 in
 {
   # all :: config of services.hermes-agent -> [ instance ]
-  # Those that are enabled.
+  # Those that are enabled, each with its names as `instance`.
   all =
     cfg:
     lib.filter (each: each.enable) (
-      [ cfg ] ++ lib.attrValues cfg.instances ++ lib.attrValues cfg.profiles
+      [ (known names.default cfg) ]
+      ++ lib.concatMap (kind: lib.mapAttrsToList (name: known (names.of kind name)) cfg.${kind}) [
+        "instances"
+        "profiles"
+      ]
     );
 
   # assertions :: instance -> [ assertion ]
@@ -111,7 +162,7 @@ in
       };
     in
     {
-      imports = map plain files ++ gone place;
+      imports = [ (plain files) ] ++ gone place;
 
       options.services.hermes-agent = {
         instances = mkOption {

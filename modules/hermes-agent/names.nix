@@ -1,4 +1,4 @@
-# Names of what belongs to an instance: { option, unit, exec, … }.
+# Names of what belongs to an instance, { option, unit, exec, … }, and where it is at home.
 { lib }:
 let
   # kind: the option that declares it; empty: the plain options, which are the instance `default`.
@@ -38,4 +38,7 @@ in
 {
   default = named "" "default";
   of = named;
+
+  # homeOf :: config of an instance -> `HERMES_HOME`
+  homeOf = cfg: cfg.hermesHome or "${cfg.stateDir}/.hermes";
 }

@@ -1,6 +1,5 @@
 # What is run, from which package, with what on its PATH: the same on NixOS and in a home.
 {
-  instance,
   lib,
   pkgs,
   ...
@@ -84,14 +83,6 @@ in
       description = "Seconds without a sign of life from the agent's loop after which it is restarted; null: never.";
     };
 
-    instance = mkOption {
-      type = types.raw;
-      internal = true;
-      readOnly = true;
-      default = instance;
-      description = "Its name, and the names of what belongs to it (`names.nix`).";
-    };
-
     parts = mkOption {
       type = types.listOf types.raw;
       internal = true;
@@ -110,13 +101,6 @@ in
       internal = true;
       default = [ ];
       description = "What its owner should know.";
-    };
-
-    home = mkOption {
-      type = types.str;
-      internal = true;
-      readOnly = true;
-      description = "`HERMES_HOME`.";
     };
   };
 }

@@ -1,6 +1,7 @@
 # Plugins, and the check that loads all of them while the system is built.
 {
   config,
+  derived,
   instance,
   lib,
   pkgs,
@@ -124,10 +125,10 @@ in
         runtime = {
           path = import ./path.nix { inherit pkgs; } ++ cfg.extraPackages;
           inherit (cfg) environment;
-          settings = cfg.declaredSettings.plugins or { };
+          settings = derived.declaredSettings.plugins or { };
           variables = lib.attrNames cfg.environment ++ lib.attrNames cfg.credentials;
           hasEnvironmentFiles = cfg.environmentFiles != [ ];
-          service = cfg.service;
+          inherit (derived) service;
           strict = cfg.strictChecks;
           inherit (instance) option;
         };

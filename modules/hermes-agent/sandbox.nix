@@ -2,6 +2,7 @@
 # while the command runs. It shares the workspace with the daemon by a group, and can neither read, signal nor call it.
 {
   config,
+  derived,
   instance,
   lib,
   pkgs,
@@ -112,7 +113,7 @@ let
     ++ map (path: "-${path}") readable;
     # Whatever else is listed.
     InaccessiblePaths = common.InaccessiblePaths ++ [
-      "-+${cfg.home}"
+      "-+${derived.home}"
       "-+${instance.run}"
     ];
     TemporaryFileSystem = [ "/dev/shm:mode=1777" ];
@@ -195,15 +196,13 @@ in
     };
 
     memoryMax = mkOption {
-      type = types.strMatching "infinity|[0-9]+(\\.[0-9]+)?[KMGT]?|[0-9]{1,2}%" // {
-        description = "size of systemd: a number with K, M, G or T, a percentage, or infinity";
-      };
+      type = types.strMatching "infinity|[0-9]+(\\.[0-9]+)?[KMGT]?|[0-9]{1,2}%";
       default = "2G";
-      description = "Most memory of one command.";
+      description = "Most memory of one command: a number with K, M, G or T, a percentage below 100, or infinity.";
     };
 
     maxExposure = mkOption {
-      type = types.nullOr types.number;
+      type = types.nullOr (types.numbers.between 0 10);
       default =
         if profile == null then
           null

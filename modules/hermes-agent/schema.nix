@@ -35,29 +35,42 @@ let
     node:
     if lib.isAttrs (node.additionalProperties or null) then resolve node.additionalProperties else null;
 
-  number = builtins.toJSON;
-  bounded =
-    node: word: type:
+  # The exact bounds, where the type has only a part of them, are in the description, and the agent's check has them.
+  limits =
+    node:
     let
       low = node.minimum or null;
       high = node.maximum or null;
-      range =
-        lib.optional (low != null) "at least ${number low}"
-        ++ lib.optional (high != null) "at most ${number high}";
     in
-    if range == [ ] then
-      type
+    lib.optional (
+      low != null && high == null && low != 0 && low != 1
+    ) "At least ${builtins.toJSON low}.";
+  integer =
+    node:
+    if node ? minimum && node ? maximum then
+      types.ints.between node.minimum node.maximum
+    else if !(node ? minimum) then
+      types.int
+    else if node.minimum > 0 then
+      types.ints.positive
     else
-      types.addCheck type (value: (low == null || value >= low) && (high == null || value <= high))
-      // {
-        description = "${word} (${lib.concatStringsSep ", " range})";
-      };
+      types.ints.unsigned;
+  number =
+    node:
+    if node ? minimum && node ? maximum then
+      types.numbers.between node.minimum node.maximum
+    else if !(node ? minimum) then
+      types.number
+    else if node.minimum > 0 then
+      types.numbers.positive
+    else
+      types.numbers.nonnegative;
 
   ofKind = node: {
     string = types.str;
     boolean = types.bool;
-    integer = bounded node "integer" types.int;
-    number = bounded node "number" types.number;
+    integer = integer node;
+    number = number node;
     array = types.listOf (if node ? items then ofNode [ "*" ] (resolve node.items) else format.type);
     object =
       if node.properties or { } != { } then
@@ -101,6 +114,7 @@ let
     lib.concatStringsSep " " (
       [ (node.description or "") ]
       ++ lib.optional (node ? x-unit) "In ${node.x-unit}."
+      ++ limits node
       ++
         lib.optional (node.x-secret or false)
           "A secret is not written here, where everybody could read it: {option}`services.hermes-agent.credentials` has it."

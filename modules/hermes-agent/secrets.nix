@@ -1,22 +1,13 @@
 # Secrets are handed over by systemd, in a directory that only the daemon can read: never in the store,
 # never in the environment of the unit.
-{
-  config,
-  lib,
-  pkgs,
-  ...
-}:
+{ lib, ... }:
 let
   inherit (lib) mkOption types;
-  cfg = config;
 
-  # The type refuses a path in the store; its words are the advice.
-  # Before nixpkgs 25.11 there is no `externalPath`.
-  outside =
-    types.externalPath
-      or (types.addCheck types.path (value: !(lib.hasPrefix builtins.storeDir (toString value))));
-  secretFile = outside // {
-    description = "absolute path outside of the world-readable Nix store, such as /run/secrets/hermes-agent of sops-nix or agenix";
+  # A text, so that no path beside the configuration is copied to the store.
+  secretFile = types.pathWith {
+    absolute = true;
+    inStore = false;
   };
 in
 {
@@ -27,7 +18,10 @@ in
       example = {
         OPENROUTER_API_KEY = "/run/secrets/openrouter";
       };
-      description = "Files with one secret each, by the name of the variable that it would otherwise be in.";
+      description = ''
+        Files with one secret each, by the name of the variable that it would otherwise be in, such as
+        `/run/secrets/…` of sops-nix or agenix. The daemon gets a copy; nothing of it is in the store.
+      '';
     };
 
     environmentFiles = mkOption {
@@ -49,35 +43,5 @@ in
       default = false;
       description = "Whether `authFile` replaces `auth.json` at each start.";
     };
-
-    loadCredential = mkOption {
-      type = types.listOf types.str;
-      internal = true;
-      readOnly = true;
-      description = "`LoadCredential=` of the unit.";
-    };
-
-    seedAuth = mkOption {
-      type = types.listOf types.str;
-      internal = true;
-      readOnly = true;
-      description = "The command that puts `authFile` into the home.";
-    };
-  };
-
-  config = {
-    loadCredential =
-      lib.mapAttrsToList (name: path: "${name}:${path}") cfg.credentials
-      ++ lib.imap0 (i: path: "env-${toString i}:${path}") cfg.environmentFiles
-      ++ lib.optional (cfg.authFile != null) "auth.json:${cfg.authFile}";
-    seedAuth = lib.optional (cfg.authFile != null) (
-      toString (
-        pkgs.writeShellScript "hermes-agent-seed-auth" ''
-          set -euo pipefail
-          ${lib.optionalString (!cfg.authFileForceOverwrite) ''[ ! -e "$HERMES_HOME/auth.json" ] || exit 0''}
-          install -m 0600 -- "$CREDENTIALS_DIRECTORY/auth.json" "$HERMES_HOME/auth.json"
-        ''
-      )
-    );
   };
 }

@@ -1,6 +1,7 @@
 # The unit: it is started when it answers, restarted when it hangs, and left alone when it cannot work.
 {
   config,
+  derived,
   host,
   instance,
   lib,
@@ -17,7 +18,12 @@ let
     ;
   cfg = config;
   unit = import ./unit.nix {
-    inherit cfg lib pkgs;
+    inherit
+      cfg
+      derived
+      lib
+      pkgs
+      ;
     escape = utils.escapeSystemdExecArgs;
   };
 
@@ -55,26 +61,21 @@ let
 in
 {
   options.maxExposure = mkOption {
-    type = types.nullOr (
-      types.addCheck types.number (value: value >= 0 && value <= 10)
-      // {
-        description = "number from 0 to 10";
-      }
-    );
+    type = types.nullOr (types.numbers.between 0 10);
     default = 2;
     description = "Most points of 10 that `systemd-analyze security` may give the unit of the daemon; the build refuses more. null: any.";
   };
 
   config.parts = lib.toList {
-    environment.etc = mkIf (cfg.configFile == null) { ${etc}.source = cfg.declaredConfig; };
-    system.checks = cfg.checks ++ [ unitCheck ];
+    environment.etc = mkIf (cfg.configFile == null) { ${etc}.source = derived.declaredConfig; };
+    system.checks = derived.checks ++ [ unitCheck ];
     # The operator sees, while switching, what the checks let pass.
-    system.activationScripts."${instance.unit}-warnings" = mkIf (cfg.startCheck != null) ''
-      if [ -s ${cfg.startCheck} ]; then
-        echo "${instance.unit}: the checks of the build let this pass:" >&2
-        sed 's/^/  /' ${cfg.startCheck} >&2
-      fi
-    '';
+    system.activationScripts."${instance.unit}-warnings" = mkIf (derived.startCheck != null) (
+      import ./warnings.nix {
+        inherit instance;
+        file = derived.startCheck;
+      }
+    );
 
     systemd.services.${instance.unit} = {
       description = "Hermes agent" + lib.optionalString (!instance.plain) " ${instance.name}";
@@ -83,14 +84,17 @@ in
       startLimitBurst = mkDefault 5;
       startLimitIntervalSec = mkDefault 300;
       restartTriggers = [
-        (builtins.hashString "sha256" (builtins.toJSON (builtins.removeAttrs cfg.declaredSettings live)))
+        (builtins.hashString "sha256" (
+          builtins.toJSON (builtins.removeAttrs derived.declaredSettings live)
+        ))
       ];
-      reloadTriggers = lib.optional (cfg.configFile == null) cfg.declaredConfig;
+      reloadTriggers = lib.optional (cfg.configFile == null) derived.declaredConfig;
 
       inherit (unit) path;
       environment = unit.environment // {
         HOME = cfg.stateDir;
-        HERMES_DECLARED_CONFIG = if cfg.configFile == null then "/etc/${etc}" else "${cfg.declaredConfig}";
+        HERMES_DECLARED_CONFIG =
+          if cfg.configFile == null then "/etc/${etc}" else "${derived.declaredConfig}";
       };
       serviceConfig =
         unit.fixed

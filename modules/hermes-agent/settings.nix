@@ -85,38 +85,5 @@ in
         store and is checked by the build; an absolute path as a text stays where it is and is checked at the start.
       '';
     };
-
-    foreignSettings = mkOption {
-      type = types.listOf types.str;
-      internal = true;
-      readOnly = true;
-      description = "Sections of `settings` that are not the agent's.";
-    };
-
-    declaredSettings = mkOption {
-      type = types.attrsOf types.anything;
-      internal = true;
-      readOnly = true;
-      description = "`settings` without what was left to the agent.";
-    };
-
-    declaredConfig = mkOption {
-      type = types.either types.package types.path;
-      internal = true;
-      readOnly = true;
-      description = "`settings` as the file that the agent is given.";
-    };
-  };
-
-  config = {
-    foreignSettings = lib.filter (name: !(schema.known ? ${name})) (lib.attrNames cfg.declaredSettings);
-    declaredSettings = if cfg.configFile != null then { } else schema.declared cfg.settings;
-    declaredConfig =
-      if cfg.configFile == null then
-        format.generate "hermes-agent-settings.json" cfg.declaredSettings
-      else if lib.isString cfg.configFile then
-        cfg.configFile
-      else
-        "${cfg.configFile}";
   };
 }

@@ -51,8 +51,6 @@ in
     };
   };
 
-  config.home = "${cfg.stateDir}/.hermes";
-
   config.parts = lib.toList {
     # The state directory too where systemd makes it: it would give all of it to one owner if it were root's.
     systemd.tmpfiles.settings."10-hermes-agent" =

@@ -4,6 +4,7 @@
 # escape: a list of arguments -> the value of ExecStart=, as `utils.escapeSystemdExecArgs`.
 {
   cfg,
+  derived,
   lib,
   pkgs,
   escape,
@@ -17,12 +18,12 @@ in
 
   # systemd expands % in the values of Environment=.
   environment = lib.mapAttrs (_: lib.replaceStrings [ "%" ] [ "%%" ]) cfg.environment // {
-    HERMES_HOME = cfg.home;
+    HERMES_HOME = derived.home;
   };
 
   fixed = {
     Type = "notify";
-    ExecStartPre = cfg.installFiles ++ cfg.seedAuth;
+    ExecStartPre = derived.installFiles ++ derived.seedAuth;
     ExecStart = escape (
       [
         (lib.getExe' cfg.finalPackage "hermes")
@@ -31,7 +32,7 @@ in
       ]
       ++ cfg.extraArgs
     );
-    LoadCredential = cfg.loadCredential;
+    LoadCredential = derived.loadCredential;
     # In a home the daemon has a directory of its own below it, which it makes.
     WorkingDirectory = if cfg.workingDirectory == null then "~" else cfg.workingDirectory;
     # 78: the configuration is wrong; 75: another daemon has this home; 2: the command line is. None mends itself.

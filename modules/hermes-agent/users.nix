@@ -12,21 +12,17 @@ in
 {
   options = {
     user = mkOption {
-      type = types.strMatching "[A-Za-z_][A-Za-z0-9_-]{0,30}" // {
-        description = "name of a user: letters, digits, _ and -, at most 31";
-      };
+      type = types.strMatching "[A-Za-z_][A-Za-z0-9_-]{0,30}";
       default = instance.user;
       defaultText = lib.literalMD "`\"hermes\"`, of another instance `\"hermes-<name>\"`";
-      description = "The user that it runs as.";
+      description = "The user that it runs as: a name of letters, digits, _ and -, at most 31.";
     };
 
     group = mkOption {
-      type = types.strMatching "[A-Za-z_][A-Za-z0-9_-]{0,30}" // {
-        description = "name of a group: letters, digits, _ and -, at most 31";
-      };
+      type = types.strMatching "[A-Za-z_][A-Za-z0-9_-]{0,30}";
       default = instance.user;
       defaultText = lib.literalMD "`\"hermes\"`, of another instance `\"hermes-<name>\"`";
-      description = "The group that it runs as.";
+      description = "The group that it runs as: a name of letters, digits, _ and -, at most 31.";
     };
 
     createUser = mkOption {

@@ -30,6 +30,7 @@ NOISE = re.compile(
     r"|warning: error: SQLite database '"
     r"|warning: you did not specify '--add-root'|waiting for |error \(ignored\)|\(use '--show-trace'|trace: "
     r"|warning: hermes-agent: services\.hermes-agent\.settings: no model is configured"  # of a check beside it
+    r"|hermes-agent \d+\.\d+\.\d+$"  # of the library, when it is built first
 )
 DEPENDENT = re.compile(
     r"(?m)^error: \d+ dependencies of derivation '.*' failed to build\n(?=error: \d+ dependencies of )"

@@ -65,8 +65,16 @@ let
         ];
       };
     in
-    {
+    rec {
       inherit (evaluated) config options;
+      # What follows from the options of the instance `default`.
+      derived = import ../../modules/hermes-agent/derived.nix {
+        config = evaluated.config.services.hermes-agent;
+        host = evaluated.config;
+        instance = (import ../../modules/hermes-agent/names.nix { inherit lib; }).default;
+        inherit lib pkgs;
+      };
+      inherit (derived) startCheck;
       inherit (evaluated.config.system.build) sw toplevel;
       unit = evaluated.config.systemd.units."hermes-agent.service".unit;
       unitNames = lib.attrNames evaluated.config.systemd.units;
@@ -200,6 +208,9 @@ in
     broken = {
       settings.modle = "x";
     };
+    warned = {
+      settings.my_plugin.level = 3;
+    };
     # For booting it.
     booted = {
       settings.model = {
@@ -244,8 +255,8 @@ in
       };
     in
     {
-      inherit (host.config.services.hermes-agent) declaredSettings;
-      check = host.package.settingsCheck host.config.services.hermes-agent.declaredConfig;
+      inherit (host.derived) declaredSettings;
+      check = host.startCheck;
     };
   # A host whose unit is less strict than that of the module.
   relaxed = host' {

@@ -29,6 +29,11 @@ let
             default = [ ];
           };
           home.sessionVariables = anything;
+          # A text is an entry of Home Manager's graph without an order.
+          home.activation = mkOption {
+            type = types.attrsOf types.lines;
+            default = { };
+          };
           systemd.user.services = anything;
         };
         config = {
@@ -55,6 +60,15 @@ if failed != [ ] then
 else
   {
     inherit (evaluated) config;
+    inherit
+      (import ../../modules/hermes-agent/derived.nix {
+        config = evaluated.config.services.hermes-agent;
+        host = evaluated.config;
+        instance = (import ../../modules/hermes-agent/names.nix { inherit lib; }).default;
+        inherit lib pkgs;
+      })
+      startCheck
+      ;
     unitNames = lib.attrNames evaluated.config.systemd.user.services;
     unit = pkgs.writeTextFile {
       name = "hermes-agent.service";

@@ -14,7 +14,7 @@ let
       python = "${host.package.environment}/bin/python3";
       plugins = "${host.package.pluginDir}/plugins";
       spec = {
-        file = "${cfg.declaredConfig}";
+        file = "${host.derived.declaredConfig}";
         # What the check of the plugins says is with the hosts that are built whole.
         report = "${pkgs.writeText "plugins.json" "{}"}";
         path = lib.makeBinPath (
@@ -23,7 +23,7 @@ let
         service = {
           label = "declared";
         }
-        // cfg.service;
+        // host.derived.service;
         inherit (cfg) environment;
         option = "services.hermes-agent";
         strict = cfg.strictChecks;

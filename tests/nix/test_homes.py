@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,22 @@ def test_a_home_has_several_services_and_a_command_for_each(nix) -> None:
     assert '"HERMES_HOME=/home/someone/.hermes/profiles/notes"' in notes["Environment"]
     names = {path.rpartition("-hermes-")[2] for path in nix.evaluate(f"{config}.home.packages")}
     assert {"notes", "drafts"} <= names
+
+
+def test_a_switch_of_a_home_says_what_the_checks_let_pass(nix) -> None:
+    activation = nix.evaluate("homes.warned.config.home.activation")
+    assert list(activation) == ["hermes-agent-warnings"]
+    nix.build("homes.warned.startCheck")
+    said = subprocess.run(
+        ["bash", "-eu", "-c", activation["hermes-agent-warnings"]],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    first, *rest = said.stderr.splitlines()
+    assert first == "hermes-agent: the checks of the build let this pass:"
+    assert any("not ours, kept for plugins: `my_plugin`" in line for line in rest)
 
 
 def test_two_services_of_a_home_with_one_port_or_home_are_refused(nix) -> None:

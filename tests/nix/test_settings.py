@@ -77,12 +77,17 @@ def test_types_are_those_of_the_schema(options) -> None:
     typed = {".".join(key): option["type"] for key, option in options.items()}
     assert typed["terminal.network"] == 'null or one of "off", "ask", "hosts", "on", false, true'
     assert typed["network.hosts"] == "null or list of string"
-    assert typed["terminal.sandbox_tmp_mb"] == "null or integer (at least 0)"
-    assert typed["compression.threshold"] == "null or number (at least 0, at most 1)"
+    assert typed["terminal.sandbox_tmp_mb"] == "null or unsigned integer, meaning >=0"
+    assert typed["compression.threshold"] == (
+        "null or integer or floating point number between 0 and 1 (both inclusive)"
+    )
+    # The library has no type for it; the check of the start knows the bound, and the description names it.
+    assert typed["model.context_length"] == "null or positive integer, meaning >0"
+    assert "At least 1024." in options[("model", "context_length")]["description"]
 
 
 def test_what_nobody_set_is_left_to_the_agent(nix) -> None:
-    assert nix.evaluate("systems.minimal.config.services.hermes-agent.declaredSettings") == {
+    assert nix.evaluate("systems.minimal.derived.declaredSettings") == {
         "plugins": {"auto_enable": True},
         "terminal": {"cwd": "/var/lib/hermes/workspace", "sandbox": "systemd"},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -41,3 +42,15 @@ def test_every_nix_file_has_the_form_of_nixfmt(nix) -> None:
         [program, "--check", *map(str, nix_files(nix.tree))], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, f"run `nix fmt`, or {program} on these files:\n{done.stderr}"
+
+
+def test_options_are_interfaces_with_types_of_the_library(nix) -> None:
+    """What follows from options is in derived.nix; the one result that others read is the package of the unit."""
+    modules = sorted((nix.tree / "modules").rglob("*.nix"))
+    texts = {file.name: file.read_text() for file in modules}
+    assert len(texts) > 25
+    read_only = [name for name, text in texts.items() for _ in re.findall(r"readOnly = true", text)]
+    assert read_only == ["options.nix"]
+    assert "finalPackage = mkOption {\n      type = types.package;\n      readOnly = true;" in texts["options.nix"]
+    made = re.compile(r"mkOptionType|types\.addCheck|type = [^;]*// \{")
+    assert [name for name, text in texts.items() if made.search(text)] == []

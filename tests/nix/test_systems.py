@@ -90,7 +90,7 @@ def test_a_host_with_a_local_model_needs_no_key(nix) -> None:
     assert "After=network.target hermes-exec.socket hermes-local-model.service" in (
         (built / "hermes-agent.service").read_text()
     )
-    declared = nix.build("systems.localModel.config.services.hermes-agent.declaredConfig").path
+    declared = nix.build("systems.localModel.derived.declaredConfig").path
     assert json.loads(declared.read_text())["model"] == {
         "provider": "custom",
         "default": "local-model",
@@ -102,14 +102,14 @@ def test_a_host_with_a_local_model_needs_no_key(nix) -> None:
 def test_without_a_sandbox_there_is_no_unit_for_commands(nix) -> None:
     built = nix.build("systems.elsewhere.toplevel").path
     assert [path.name for path in built.iterdir() if "exec" in path.name] == []
-    declared = nix.build("systems.elsewhere.config.services.hermes-agent.declaredConfig").path
+    declared = nix.build("systems.elsewhere.derived.declaredConfig").path
     assert "sandbox" not in json.loads(declared.read_text())["terminal"]
 
 
 def test_the_unit_starts_the_daemon_with_what_was_declared(nix) -> None:
     text = (nix.build("systems.full.toplevel").path / "hermes-agent.service").read_text()
     package = nix.build("systems.full.package").path
-    declared = nix.build("systems.full.config.services.hermes-agent.declaredConfig").path
+    declared = nix.build("systems.full.derived.declaredConfig").path
     for line in (
         f'ExecStart="{package}/bin/hermes" "gateway" "run"',
         'Environment="HERMES_DECLARED_CONFIG=/etc/hermes-agent/settings.json"',
@@ -157,7 +157,7 @@ def test_everybodys_command_is_the_daemons_package_as_its_client(nix) -> None:
 
 
 def test_declared_settings_are_what_was_written_and_nothing_else(nix) -> None:
-    declared = nix.build("systems.full.config.services.hermes-agent.declaredConfig").path
+    declared = nix.build("systems.full.derived.declaredConfig").path
     assert json.loads(declared.read_text()) == {
         "model": {"default": "test/model", "context_length": 65536},
         "agent": {"max_turns": 40},

@@ -45,7 +45,7 @@ def test_every_option_reaches_the_unit_and_the_settings(nix) -> None:
     assert len([line for line in unit if line.startswith("ExecStartPre=")]) == 3
     users = nix.evaluate("upstream.everything.config.users.users")
     assert users == {"assistant": {"isSystemUser": True, "group": "assistant", "home": "/srv/assistant"}}
-    declared = json.loads(nix.build("upstream.everything.config.services.hermes-agent.declaredConfig").path.read_text())
+    declared = json.loads(nix.build("upstream.everything.derived.declaredConfig").path.read_text())
     assert declared["terminal"]["cwd"] == "."
     servers = declared["mcp_servers"]
     assert servers["signed-in"] == {"url": "https://mcp.example.com/mcp", "auth": "oauth", "enabled": True}

@@ -58,7 +58,7 @@ let
       throw "The option `${showOption loc}' has conflicting definition values:${show defs}";
 
   isPathString = x: lib.isStringLike x && substring 0 1 (toString x) == "/";
-  inStore = x: lib.hasPrefix "${builtins.storeDir}/" (toString x);
+  isInStore = x: lib.hasPrefix "${builtins.storeDir}/" (toString x);
 in
 rec {
   inherit mkOptionType;
@@ -101,6 +101,23 @@ rec {
     check = isFloat;
   };
   number = either int float;
+  numbers = {
+    between =
+      lowest: highest:
+      addCheck number (x: x >= lowest && x <= highest)
+      // {
+        name = "numberBetween";
+        description = "integer or floating point number between ${builtins.toJSON lowest} and ${builtins.toJSON highest} (both inclusive)";
+      };
+    nonnegative = addCheck number (x: x >= 0) // {
+      name = "numberNonnegative";
+      description = "nonnegative integer or floating point number, meaning >=0";
+    };
+    positive = addCheck number (x: x > 0) // {
+      name = "numberPositive";
+      description = "positive integer or floating point number, meaning >0";
+    };
+  };
   addCheck = type: check: type // { check = x: type.check x && check x; };
   str = mkOptionType {
     name = "str";
@@ -125,11 +142,21 @@ rec {
     description = "absolute path";
     check = isPathString;
   };
-  externalPath = mkOptionType {
-    name = "path";
-    description = "absolute path not in the Nix store";
-    check = x: isString x && isPathString x && !(inStore x);
+  externalPath = pathWith {
+    absolute = true;
+    inStore = false;
   };
+  pathWith =
+    { absolute, inStore }:
+    mkOptionType {
+      name = "path";
+      description =
+        (if absolute then "absolute" else "relative")
+        + " path "
+        + (if inStore then "in" else "not in")
+        + " the Nix store";
+      check = x: isString x && isPathString x == absolute && isInStore x == inStore;
+    };
   package = mkOptionType {
     name = "package";
     check = x: lib.isDerivation x || lib.isStorePath x;
