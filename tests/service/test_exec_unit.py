@@ -23,7 +23,7 @@ def test_an_attack_from_inside_is_refused(attack: str, attacks: dict[str, str]) 
 
 
 def test_the_unit_is_a_backend_like_the_others() -> None:
-    what = "contracts/test_terminal_env.py unit/builtin_tools/test_script.py -k 'systemd and not refused'"
+    what = "contracts/test_terminal_env.py e2e/builtin_tools/test_script.py -k 'systemd and not refused'"
     found, outcome = run(as_packaged(), what)
 
     assert len(found) >= 16 and "test_a_script_in_a_unit_of_systemd_calls_tools" in found, outcome.stderr
