@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import inspect
 import logging
 import os
@@ -56,7 +57,10 @@ def attempt(request: pytest.FixtureRequest) -> Iterator[Callable[[bool, str], No
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an `async def` test in an event loop of its own."""
+    """Run an `async def` test in an event loop of its own; of a property test, each example."""
+    inner = getattr(getattr(pyfuncitem.obj, "hypothesis", None), "inner_test", None)
+    if inspect.iscoroutinefunction(inner):
+        pyfuncitem.obj.hypothesis.inner_test = functools.wraps(inner)(lambda **drawn: asyncio.run(inner(**drawn)))
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}

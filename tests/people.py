@@ -107,16 +107,16 @@ class House:
         approvals = Approvals(approver or self.person, timeout_s=5)
         return CallScope("s", "t", "u", self.path, approvals, "task", "cli", "r", self.cancelled, more)
 
-    def run(
+    async def run(
         self, args: dict[str, Any] | None = None, name: str = "calc", approver: Approver | None = None, **more: Any
     ) -> Any:
-        """Call a tool, in an event loop of its own."""
+        """Call a tool."""
         work = self.dispatcher.run("c1", name, {} if args is None else args, self.scope(approver, **more))
-        return asyncio.run(asyncio.wait_for(work, LIMIT_S))
+        return await asyncio.wait_for(work, LIMIT_S)
 
-    def error(self, *args: Any, **more: Any) -> str:
+    async def error(self, *args: Any, **more: Any) -> str:
         """Call a tool and return the error of its result."""
-        return str(json.loads(self.run(*args, **more).result)["error"])
+        return str(json.loads((await self.run(*args, **more)).result)["error"])
 
     def close(self) -> None:
         """Let what hangs end, and stop the threads."""

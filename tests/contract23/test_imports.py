@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import threading
 from collections.abc import Iterator
@@ -81,7 +80,7 @@ def change(**kw):
 """
 
 
-def test_e8_the_names_of_the_new_generation_import_and_behave(tmp_path: Path) -> None:
+async def test_e8_the_names_of_the_new_generation_import_and_behave(tmp_path: Path) -> None:
     with plugin_host(plugin(tmp_path / "p", NEW_NAMES)) as host:
         m: Any = host.module
         assert m.hermes_home_key() == str(host.home.resolve())
@@ -94,7 +93,7 @@ def test_e8_the_names_of_the_new_generation_import_and_behave(tmp_path: Path) ->
         assert m._resolve_hook_callback_timeout() == 10.0
         assert m._dispatch_pre_tool_call_hooks("bad", {"a": 1})[0] == "not that"
         assert m._dispatch_pre_tool_call_hooks("good", {"a": 1}) == (None, {"a": 1, "added": 1})
-        assert asyncio.run(m.ainvoke_hook("on_session_end", session_id="x")) in (["seen"], [])
+        assert await m.ainvoke_hook("on_session_end", session_id="x") in (["seen"], [])
         assert m.get_version_info().base_version[0].isdigit()
         m.broadcast_plugin_event("my-plugin", "a.b", {"x": 1})
         for wrong in (("My", "a"), ("p", "a b"), ("p", "")):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import logging
@@ -50,7 +49,7 @@ def build(home: Path, served: None, monkeypatch: pytest.MonkeyPatch) -> Iterator
         host.bridge.close()
 
 
-def ask(host: Host, request: ModelRequest | None = None) -> str:
+async def ask(host: Host, request: ModelRequest | None = None) -> str:
     """Ask the configured model on a loop of its own."""
 
     async def once() -> str:
@@ -60,7 +59,7 @@ def ask(host: Host, request: ModelRequest | None = None) -> str:
         await host.clients.aclose()
         return answers[0].message.text
 
-    return asyncio.run(once())
+    return await once()
 
 
 def write(home: Path, place: str, body: str, manifest: str = "") -> None:
@@ -94,7 +93,7 @@ def test_every_bundled_folder_is_in_the_order_and_has_a_profile_of_its_name() ->
 
 
 @pytest.mark.parametrize("name", [name for name in BUNDLED_ORDER if name != "local"])
-def test_a_bundled_provider_is_sent_this_request(name: str, server: Any, build: Callable[[str], Host]) -> None:
+async def test_a_bundled_provider_is_sent_this_request(name: str, server: Any, build: Callable[[str], Host]) -> None:
     provider = ProviderCatalog().get(name)
     assert provider is not None
     # a variable in it stands for itself
@@ -114,7 +113,7 @@ def test_a_bundled_provider_is_sent_this_request(name: str, server: Any, build: 
 
     server.answer = ANSWERS.get(provider.api_mode, server.answer)
 
-    assert ask(host, request) == "ok"
+    assert await ask(host, request) == "ok"
 
     ((path, headers, body),) = server.seen
     sent = {"url": f"{address.scheme}://{address.netloc}{path}", "headers": headers, "body": body}
@@ -283,14 +282,14 @@ def test_something_else_than_a_profile_is_refused(
     assert worse.error == "TypeError: register_provider(int): it does not inherit from ProviderProfile"
 
 
-def test_the_example_is_asked_with_what_its_hook_adds(
+async def test_the_example_is_asked_with_what_its_hook_adds(
     start: Callable[..., Host], server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EXAMPLE_BASE_URL", f"http://127.0.0.1:{server.server_address[1]}/v1")
     monkeypatch.setenv("EXAMPLE_API_KEY", "key-1")
     host = start("model_provider", config="model:\n  provider: example\n  default: example-large\n")
 
-    assert ask(host) == "ok"
+    assert await ask(host) == "ok"
 
     ((path, headers, body),) = server.seen
     assert (path, headers["authorization"]) == ("/v1/chat/completions", "Bearer key-1")
@@ -314,13 +313,13 @@ register_provider(Own(name="acme", base_url="http://127.0.0.1:PORT/v1", fixed_te
 
 
 @pytest.mark.parametrize(("temperature", "sent"), [("0.25", 0.25), ("OMIT_TEMPERATURE", None), ("None", 0.9)])
-def test_every_hook_has_its_effect_and_runs_beside_the_loop(
+async def test_every_hook_has_its_effect_and_runs_beside_the_loop(
     home: Path, build: Callable[[str], Host], server: Any, temperature: str, sent: float | None
 ) -> None:
     write(home, "acme", HOOKED.replace("PORT", str(server.server_address[1])).replace("TEMPERATURE", temperature))
     host = build("plugins:\n  enabled: [acme-plugin]\nmodel:\n  provider: acme\n  default: m\n")
 
-    ask(host, ModelRequest("m", [Message("user", "hi")], temperature=0.9, session_id="s-1"))
+    await ask(host, ModelRequest("m", [Message("user", "hi")], temperature=0.9, session_id="s-1"))
 
     ((_, headers, body),) = server.seen
     assert headers["x-own"] == "1" and "authorization" not in headers
@@ -362,25 +361,27 @@ register_provider(Deaf(name="deaf", base_url="http://127.0.0.1:PORT/v1"))
         ("deaf", {"always": 1, "reasoning_effort": "low"}),
     ],
 )
-def test_a_profile_says_the_reasoning_effort_in_its_own_words_else_the_protocol_does(
+async def test_a_profile_says_the_reasoning_effort_in_its_own_words_else_the_protocol_does(
     home: Path, build: Callable[[str], Host], server: Any, provider: str, sent: dict[str, Any]
 ) -> None:
     write(home, "acme", THINKING.replace("PORT", str(server.server_address[1])))
     host = build(f"plugins:\n  enabled: [acme-plugin]\nmodel:\n  provider: {provider}\n  default: m\n")
 
-    ask(host, ModelRequest("m", [Message("user", "hi")], extra={"reasoning_effort": "low"}))
+    await ask(host, ModelRequest("m", [Message("user", "hi")], extra={"reasoning_effort": "low"}))
 
     ((_, _, body),) = server.seen
     assert {name: body[name] for name in ("thinking", "always", "reasoning_effort") if name in body} == sent
 
 
-def test_a_hook_that_fails_is_named_and_nothing_is_sent(home: Path, build: Callable[[str], Host], server: Any) -> None:
+async def test_a_hook_that_fails_is_named_and_nothing_is_sent(
+    home: Path, build: Callable[[str], Host], server: Any
+) -> None:
     text = HOOKED.replace("PORT", str(server.server_address[1])).replace("TEMPERATURE", "None")
     write(home, "acme", text.replace("return 77", "raise KeyError('gone')"))
     host = build("plugins:\n  enabled: [acme-plugin]\nmodel:\n  provider: acme\n  default: m\n")
 
     with pytest.raises(ModelError, match=r"was not asked: its profile failed with KeyError: 'gone'"):
-        ask(host)
+        await ask(host)
     assert server.seen == []
 
 
@@ -402,7 +403,7 @@ def test_a_wire_that_is_not_spoken_is_a_config_error(home: Path, build: Callable
         ("model: {provider: acme, default: m}\nproviders: {acme: {transport: openai_chat}}\n", "/v1/chat/completions"),
     ],
 )
-def test_the_config_says_the_wire_and_else_the_profile(
+async def test_the_config_says_the_wire_and_else_the_profile(
     home: Path, build: Callable[[str], Host], server: Any, config: str, path: str
 ) -> None:
     address = f"http://127.0.0.1:{server.server_address[1]}/v1"
@@ -411,7 +412,7 @@ def test_the_config_says_the_wire_and_else_the_profile(
 
     with pytest.raises(ModelError):
         server.answer = b"{}"
-        ask(host)
+        await ask(host)
 
     assert [seen[0] for seen in server.seen] == [path]
 
@@ -510,10 +511,10 @@ register_provider(Mine(name="mine", display_name="my model", is_free=True))
 """
 
 
-def test_a_plugin_brings_a_client_of_its_own(build: Callable[[str], Host], home: Path) -> None:
+async def test_a_plugin_brings_a_client_of_its_own(build: Callable[[str], Host], home: Path) -> None:
     write(home, "mine", OWN_CLIENT)
     host = build("plugins: {enabled: [mine-plugin]}\nmodel: {provider: mine}\n")
-    assert ask(host) == "said: hi"
+    assert await ask(host) == "said: hi"
     selection = host.select_model()
     assert (selection.provider, selection.model, selection.base_url) == ("mine", "m-1", "")
     assert host.model_infos.is_priced(selection.endpoint, "m-1")
@@ -521,13 +522,13 @@ def test_a_plugin_brings_a_client_of_its_own(build: Callable[[str], Host], home:
         host.select_model(model="gpt")
 
 
-def test_a_plugin_s_client_answers_where_nothing_else_is_set_up_or_says_how_to_get_it(
+async def test_a_plugin_s_client_answers_where_nothing_else_is_set_up_or_says_how_to_get_it(
     build: Callable[[str], Host], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))  # no weights of the embedded model
     write(home, "mine", OWN_CLIENT)
     host = build("plugins: {enabled: [mine-plugin]}\n")
-    assert ask(host) == "said: hi"
+    assert await ask(host) == "said: hi"
     monkeypatch.setenv("MINE_IS_ILL", "1")
     with pytest.raises(UserError) as failed:
         host.select_model()

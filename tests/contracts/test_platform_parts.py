@@ -96,14 +96,14 @@ def event(adapter: BasePlatformAdapter, text: str, **more: Any) -> MessageEvent:
     return MessageEvent(text, source=adapter.build_source("room", **where), message_id="m1", **more)
 
 
-def within(steps: Awaitable[Any]) -> Any:
+async def within(steps: Awaitable[Any]) -> Any:
     async def run() -> Any:
         return await asyncio.wait_for(steps, WAIT_S)
 
-    return asyncio.run(run())
+    return await run()
 
 
-def answered(adapter: Chat, response: Any, text: str = "hi", **more: Any) -> Chat:
+async def answered(adapter: Chat, response: Any, text: str = "hi", **more: Any) -> Chat:
     """Let the adapter take one message in whose answer is `response`."""
 
     async def run() -> None:
@@ -114,14 +114,14 @@ def answered(adapter: Chat, response: Any, text: str = "hi", **more: Any) -> Cha
         await adapter.handle_message(event(adapter, text, **more))
         await settled(adapter)
 
-    within(run())
+    await within(run())
     return adapter
 
 
 # -- a busy session -------------------------------------------------------------------------------------------------
 
 
-def busy(adapter: Chat, meanwhile: Callable[[], Awaitable[Any]]) -> list[str]:
+async def busy(adapter: Chat, meanwhile: Callable[[], Awaitable[Any]]) -> list[str]:
     """Work on a message, take `meanwhile` while it is worked on, and return what the handler was given."""
     given: list[str] = []
 
@@ -142,11 +142,11 @@ def busy(adapter: Chat, meanwhile: Callable[[], Awaitable[Any]]) -> list[str]:
         go_on.set()
         await settled(adapter)
 
-    within(run())
+    await within(run())
     return given
 
 
-def test_what_comes_meanwhile_is_one_message_afterwards_and_the_work_can_see_that_it_waits() -> None:
+async def test_what_comes_meanwhile_is_one_message_afterwards_and_the_work_can_see_that_it_waits() -> None:
     adapter = Chat()
 
     async def meanwhile() -> None:
@@ -155,12 +155,12 @@ def test_what_comes_meanwhile_is_one_message_afterwards_and_the_work_can_see_tha
         await adapter.handle_message(event(adapter, "two"))
         assert adapter.has_pending_interrupt(KEY)
 
-    assert busy(adapter, meanwhile) == ["long", "one\ntwo"]
+    assert await busy(adapter, meanwhile) == ["long", "one\ntwo"]
     assert adapter.texts() == ["done: long", "done: one\ntwo"]
     assert (adapter._active_sessions, adapter._pending_messages, adapter._session_tasks) == ({}, {}, {})
 
 
-def test_pictures_wait_without_interrupting() -> None:
+async def test_pictures_wait_without_interrupting() -> None:
     adapter = Chat()
 
     async def meanwhile() -> None:
@@ -170,20 +170,20 @@ def test_pictures_wait_without_interrupting() -> None:
         assert not adapter.has_pending_interrupt(KEY)
         assert adapter._pending_messages[KEY].media_urls == ["/1", "/2"]
 
-    assert busy(adapter, meanwhile) == ["long", ""]
+    assert await busy(adapter, meanwhile) == ["long", ""]
 
 
-def test_a_command_for_a_busy_session_is_answered_at_once() -> None:
+async def test_a_command_for_a_busy_session_is_answered_at_once() -> None:
     adapter = Chat()
 
     async def meanwhile() -> None:
         await adapter.handle_message(event(adapter, "/status now"))
         assert adapter.texts() == ["done: /status now"]
 
-    assert busy(adapter, meanwhile) == ["long", "/status now"]
+    assert await busy(adapter, meanwhile) == ["long", "/status now"]
 
 
-def test_the_runner_may_deal_with_what_comes_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_runner_may_deal_with_what_comes_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
     adapter = Chat()
     seen: list[tuple[str, str]] = []
 
@@ -199,19 +199,19 @@ def test_the_runner_may_deal_with_what_comes_meanwhile(caplog: pytest.LogCapture
         for text in ("mine", "broken"):
             await adapter.handle_message(event(adapter, text))
 
-    assert busy(adapter, meanwhile) == ["long", "broken"]
+    assert await busy(adapter, meanwhile) == ["long", "broken"]
     assert seen == [("mine", KEY), ("broken", KEY)]
     assert "[Slack] the handler of busy sessions failed, the message waits: no" in caplog.messages
 
 
-def test_stopping_the_work_frees_the_session_and_forgets_what_waits_unless_told_otherwise() -> None:
+async def test_stopping_the_work_frees_the_session_and_forgets_what_waits_unless_told_otherwise() -> None:
     outcomes: list[ProcessingOutcome] = []
 
     class Noting(Chat):
         async def on_processing_complete(self, event: MessageEvent, outcome: ProcessingOutcome) -> None:
             outcomes.append(outcome)
 
-    def stopped(*, discard: bool) -> list[str]:
+    async def stopped(*, discard: bool) -> list[str]:
         adapter = Noting()
 
         async def meanwhile() -> None:
@@ -220,14 +220,14 @@ def test_stopping_the_work_frees_the_session_and_forgets_what_waits_unless_told_
             if discard:
                 assert not adapter._active_sessions
 
-        return busy(adapter, meanwhile)
+        return await busy(adapter, meanwhile)
 
-    assert stopped(discard=True) == ["long"]
-    assert stopped(discard=False) == ["long", "next"]
+    assert await stopped(discard=True) == ["long"]
+    assert await stopped(discard=False) == ["long", "next"]
     assert outcomes == [ProcessingOutcome.CANCELLED, ProcessingOutcome.CANCELLED, ProcessingOutcome.SUCCESS]
 
 
-def test_another_chat_does_not_wait() -> None:
+async def test_another_chat_does_not_wait() -> None:
     adapter = Chat()
 
     async def meanwhile() -> None:
@@ -236,31 +236,31 @@ def test_another_chat_does_not_wait() -> None:
         await asyncio.wait({t for k, t in adapter._session_tasks.items() if k.endswith("elsewhere")}, timeout=WAIT_S)
         assert adapter.texts() == ["done: other"]
 
-    assert busy(adapter, meanwhile) == ["long", "other"]
+    assert await busy(adapter, meanwhile) == ["long", "other"]
 
 
 DROPPED = "[Slack] a message was dropped: no gateway receives messages"
 
 
-def test_a_message_without_a_handler_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_message_without_a_handler_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     adapter = Chat()
-    within(adapter.handle_message(event(adapter, "x")))
+    await within(adapter.handle_message(event(adapter, "x")))
 
     assert caplog.messages == [DROPPED]
 
 
-def test_an_adapter_answers_messages_itself_only_where_the_direct_loop_is_installed(
+async def test_an_adapter_answers_messages_itself_only_where_the_direct_loop_is_installed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     set_direct_loop(None)
-    assert answered(Chat(), "hello").texts() == []
+    assert (await answered(Chat(), "hello")).texts() == []
     assert caplog.messages == [DROPPED]
 
     install_direct_loop()
-    assert answered(Chat(), "hello").texts() == ["hello"]
+    assert (await answered(Chat(), "hello")).texts() == ["hello"]
 
 
-def test_an_inbox_receives_the_message_in_place_of_the_direct_loop() -> None:
+async def test_an_inbox_receives_the_message_in_place_of_the_direct_loop() -> None:
     received: list[str] = []
 
     async def inbox(event: MessageEvent) -> None:
@@ -268,7 +268,7 @@ def test_an_inbox_receives_the_message_in_place_of_the_direct_loop() -> None:
 
     adapter = Chat()
     adapter.set_inbox(inbox)
-    assert answered(adapter, "hello").texts() == []
+    assert (await answered(adapter, "hello")).texts() == []
     assert received == ["hi"]
 
 
@@ -281,12 +281,14 @@ def test_the_base_of_published_adapters_brings_the_direct_loop() -> None:
 # -- the answer -----------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_says_which_message_and_thread_it_belongs_to() -> None:
-    assert answered(Chat(), "yes", thread_id="t1").calls == [("send", "yes", "m1", {"thread_id": "t1", "notify": True})]
-    assert answered(Chat(reply_to_mode="off"), "yes").calls == [("send", "yes", None, {"notify": True})]
+async def test_an_answer_says_which_message_and_thread_it_belongs_to() -> None:
+    assert (await answered(Chat(), "yes", thread_id="t1")).calls == [
+        ("send", "yes", "m1", {"thread_id": "t1", "notify": True})
+    ]
+    assert (await answered(Chat(reply_to_mode="off"), "yes")).calls == [("send", "yes", None, {"notify": True})]
 
 
-def test_the_handler_and_what_it_calls_see_the_session() -> None:
+async def test_the_handler_and_what_it_calls_see_the_session() -> None:
     async def run() -> list[str]:
         adapter = Chat()
         seen: list[str] = []
@@ -299,10 +301,10 @@ def test_the_handler_and_what_it_calls_see_the_session() -> None:
         await settled(adapter)
         return seen
 
-    assert within(run()) == ["slack", "room", KEY]
+    assert await within(run()) == ["slack", "room", KEY]
 
 
-def test_pictures_and_files_of_an_answer_are_sent_as_what_they_are(home: Path, tmp_path: Path) -> None:
+async def test_pictures_and_files_of_an_answer_are_sent_as_what_they_are(home: Path, tmp_path: Path) -> None:
     places = {name: tmp_path / name for name in ("a.png", "b.pdf", "c.ogg", "d.mp4", ".env")}
     for place in places.values():
         place.write_bytes(PNG)
@@ -312,7 +314,7 @@ def test_pictures_and_files_of_an_answer_are_sent_as_what_they_are(home: Path, t
         f"and {places['a.png']}, {places['b.pdf']}\n```\nMEDIA:/in/code.png\n```"
     )
 
-    adapter = answered(Rich(), text)
+    adapter = await answered(Rich(), text)
 
     assert adapter.texts() == ["Look  here\n\nand ,\n```\nMEDIA:/in/code.png\n```"]
     assert adapter.calls[1:] == [
@@ -322,10 +324,13 @@ def test_pictures_and_files_of_an_answer_are_sent_as_what_they_are(home: Path, t
         ("image file", str(places["a.png"])),
         ("document", str(places["b.pdf"])),
     ]
-    assert answered(Rich(), f"[[as_document]] {places['a.png']}").calls[-1] == ("document", str(places["a.png"]))
+    assert (await answered(Rich(), f"[[as_document]] {places['a.png']}")).calls[-1] == (
+        "document",
+        str(places["a.png"]),
+    )
 
 
-def test_what_a_platform_cannot_send_is_said_without_the_path(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_platform_cannot_send_is_said_without_the_path(caplog: pytest.LogCaptureFixture) -> None:
     adapter = Chat()
 
     async def run() -> None:
@@ -338,7 +343,7 @@ def test_what_a_platform_cannot_send_is_said_without_the_path(caplog: pytest.Log
         await adapter.send_clarify("room", "Which?", ["a", "b"], "c1", KEY)
         await adapter.send_private_notice("room", "u", "psst")
 
-    within(run())
+    await within(run())
 
     assert adapter.texts() == [
         "cap\nhttps://x.org/a.png",
@@ -354,7 +359,7 @@ def test_what_a_platform_cannot_send_is_said_without_the_path(caplog: pytest.Log
     assert sum("/secret/" in message for message in caplog.messages) == 5
 
 
-def test_what_a_platform_does_not_have_says_so() -> None:
+async def test_what_a_platform_does_not_have_says_so() -> None:
     adapter = Chat()
 
     async def run() -> list[Any]:
@@ -371,10 +376,20 @@ def test_what_a_platform_does_not_have_says_so() -> None:
         ]
 
     unsupported = "Not supported"
-    assert within(run()) == [unsupported, False, unsupported, unsupported, None, False, False, None, (False, False)]
+    assert await within(run()) == [
+        unsupported,
+        False,
+        unsupported,
+        unsupported,
+        None,
+        False,
+        False,
+        None,
+        (False, False),
+    ]
 
 
-def test_a_reply_that_is_not_to_stay_is_deleted() -> None:
+async def test_a_reply_that_is_not_to_stay_is_deleted() -> None:
     deleted: list[str] = []
 
     class Deleting(Chat):
@@ -382,8 +397,8 @@ def test_a_reply_that_is_not_to_stay_is_deleted() -> None:
             deleted.append(message_id)
             return True
 
-    answered(Deleting(), EphemeralReply("soon gone", ttl_seconds=0))
-    answered(Deleting(), EphemeralReply("stays"))
+    await answered(Deleting(), EphemeralReply("soon gone", ttl_seconds=0))
+    await answered(Deleting(), EphemeralReply("stays"))
 
     assert deleted == ["id1"]
     assert (EphemeralReply("x", 5).ttl_seconds, type(EphemeralReply("x").text), EphemeralReply("x") == "x") == (
@@ -393,7 +408,7 @@ def test_a_reply_that_is_not_to_stay_is_deleted() -> None:
     )
 
 
-def test_typing_is_shown_while_the_work_lasts_and_not_in_a_chat_where_it_is_paused() -> None:
+async def test_typing_is_shown_while_the_work_lasts_and_not_in_a_chat_where_it_is_paused() -> None:
     class Typing(Chat):
         async def send_typing(self, chat_id: str, metadata: Any = None) -> None:
             self.calls.append(("typing", chat_id))
@@ -418,20 +433,20 @@ def test_typing_is_shown_while_the_work_lasts_and_not_in_a_chat_where_it_is_paus
     def kinds(calls: list[tuple[Any, ...]]) -> list[str]:
         return [call[0] for call in calls]
 
-    assert kinds(within(run(Typing(), wait=True))) == ["typing", "send", "stopped"]
-    assert kinds(within(run(Typing(typing_indicator=False), wait=False))) == ["send"]
+    assert kinds(await within(run(Typing(), wait=True))) == ["typing", "send", "stopped"]
+    assert kinds(await within(run(Typing(typing_indicator=False), wait=False))) == ["send"]
     paused = Typing()
     paused.pause_typing_for_chat("room")
-    assert "typing" not in kinds(within(run(paused, wait=False)))
+    assert "typing" not in kinds(await within(run(paused, wait=False)))
     paused.resume_typing_for_chat("room")
     assert not paused._typing_paused
 
 
-def test_a_callback_runs_once_after_the_reply() -> None:
+async def test_a_callback_runs_once_after_the_reply() -> None:
     adapter = Chat()
     adapter.register_post_delivery_callback(KEY, lambda: adapter.calls.append(("callback",)))
-    answered(adapter, "one")
-    answered(adapter, "two")
+    await answered(adapter, "one")
+    await answered(adapter, "two")
 
     assert [call[0] for call in adapter.calls] == ["send", "callback", "send"]
     adapter.register_post_delivery_callback(KEY, print, generation=2)
@@ -440,7 +455,9 @@ def test_a_callback_runs_once_after_the_reply() -> None:
     assert adapter.pop_post_delivery_callback(KEY) is None
 
 
-def test_methods_in_the_guide_s_short_form_are_called_with_what_they_take(caplog: pytest.LogCaptureFixture) -> None:
+async def test_methods_in_the_guide_s_short_form_are_called_with_what_they_take(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Short(Chat):
         async def send_typing(self, chat_id):  # type: ignore[no-untyped-def,override]
             self.calls.append(("typing", chat_id))
@@ -459,11 +476,11 @@ def test_methods_in_the_guide_s_short_form_are_called_with_what_they_take(caplog
         await adapter.send_multiple_images("room", [("https://x.org/a.png", "alt")], metadata={"thread_id": "t"})
         return adapter.calls
 
-    assert within(run()) == [("typing", "room"), ("image", "https://x.org/a.png")]
+    assert await within(run()) == [("typing", "room"), ("image", "https://x.org/a.png")]
     assert caplog.messages == []
 
 
-def test_hooks_of_an_adapter_that_fail_do_not_cost_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_hooks_of_an_adapter_that_fail_do_not_cost_the_answer(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(Chat):
         async def on_processing_start(self, event: MessageEvent) -> None:
             raise RuntimeError("start")
@@ -471,33 +488,33 @@ def test_hooks_of_an_adapter_that_fail_do_not_cost_the_answer(caplog: pytest.Log
         async def send_typing(self, chat_id: str, metadata: Any = None) -> None:
             raise RuntimeError("typing")
 
-    assert answered(Failing(), "still here").texts() == ["still here"]
+    assert (await answered(Failing(), "still here")).texts() == ["still here"]
     assert "[Slack] on_processing_start failed: RuntimeError: start" in caplog.messages
 
 
 # -- retries --------------------------------------------------------------------------------------------------------
 
 
-def sent(*results: SendResult | Exception, text: str = "**hi**", **more: Any) -> tuple[SendResult, list[str]]:
+async def sent(*results: SendResult | Exception, text: str = "**hi**", **more: Any) -> tuple[SendResult, list[str]]:
     adapter = Chat()
     adapter.results = list(results)
-    return within(adapter._send_with_retry("room", text, base_delay=0, **more)), adapter.texts()
+    return await within(adapter._send_with_retry("room", text, base_delay=0, **more)), adapter.texts()
 
 
 def failed(error: str, **more: Any) -> SendResult:
     return SendResult(False, error=error, **more)
 
 
-def test_a_failure_of_the_network_is_tried_again() -> None:
-    result, texts = sent(failed("connection reset by peer"), ConnectionError("refused"))
+async def test_a_failure_of_the_network_is_tried_again() -> None:
+    result, texts = await sent(failed("connection reset by peer"), ConnectionError("refused"))
     assert (result.success, texts) == (True, ["**hi**"] * 3)
 
-    result, texts = sent(failed("odd", retryable=True, retry_after=0))
+    result, texts = await sent(failed("odd", retryable=True, retry_after=0))
     assert (result.success, texts) == (True, ["**hi**"] * 2)
 
 
-def test_when_the_network_stays_away_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    result, texts = sent(*[failed("network is unreachable")] * 3, max_retries=2)
+async def test_when_the_network_stays_away_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    result, texts = await sent(*[failed("network is unreachable")] * 3, max_retries=2)
 
     assert (result.success, result.error) == (False, "network is unreachable")
     assert texts[:3] == ["**hi**"] * 3
@@ -505,20 +522,20 @@ def test_when_the_network_stays_away_it_is_said_once(caplog: pytest.LogCaptureFi
     assert "[Slack] send failed 3 times, message dropped: network is unreachable" in caplog.messages
 
 
-def test_a_message_that_may_have_arrived_is_not_sent_again() -> None:
-    assert sent(failed("read timed out"))[1] == ["**hi**"]
-    assert sent(TimeoutError("timed out"))[1] == ["**hi**"]
+async def test_a_message_that_may_have_arrived_is_not_sent_again() -> None:
+    assert (await sent(failed("read timed out")))[1] == ["**hi**"]
+    assert (await sent(TimeoutError("timed out")))[1] == ["**hi**"]
 
 
-def test_a_failure_of_the_form_is_answered_with_plain_text() -> None:
-    result, texts = sent(failed("can't parse entities"))
+async def test_a_failure_of_the_form_is_answered_with_plain_text() -> None:
+    result, texts = await sent(failed("can't parse entities"))
 
     assert (result.success, texts) == (True, ["**hi**", "hi"])
 
 
 @pytest.mark.parametrize("error", ["Forbidden: bot was kicked", "chat not found", "message is too long"])
-def test_what_another_form_does_not_cure_is_left(error: str) -> None:
-    assert sent(failed(error))[1] == ["**hi**"]
+async def test_what_another_form_does_not_cure_is_left(error: str) -> None:
+    assert (await sent(failed(error)))[1] == ["**hi**"]
 
 
 # -- calling by signature -------------------------------------------------------------------------------------------
@@ -562,7 +579,7 @@ def test_what_an_adapter_returns_is_understood() -> None:
     assert (found.success, found.message_id, as_send_result({"error": "no"}).error) == (True, "5", "no")
 
 
-def test_an_adapter_that_inherits_from_nothing_is_called_too() -> None:
+async def test_an_adapter_that_inherits_from_nothing_is_called_too() -> None:
     class Own:
         def connect(self) -> bool:
             return False
@@ -578,19 +595,19 @@ def test_an_adapter_that_inherits_from_nothing_is_called_too() -> None:
             await call_get_chat_info(own, "c"),
         ]
 
-    assert within(run()) == [False, "id", {"name": "c", "type": "dm"}]
+    assert await within(run()) == [False, "id", {"name": "c", "type": "dm"}]
 
 
 # -- faults and locks -----------------------------------------------------------------------------------------------
 
 
-def test_an_adapter_that_gives_up_tells_the_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_adapter_that_gives_up_tells_the_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     adapter = Chat()
     adapter.set_fatal_error_handler(told.append)
-    within(adapter.connect())
+    await within(adapter.connect())
     adapter._set_fatal_error("auth", "wrong token", retryable=False)
-    within(adapter._notify_fatal_error())
+    await within(adapter._notify_fatal_error())
 
     assert told == [adapter]
     assert (adapter.is_connected, adapter.has_fatal_error, adapter.fatal_error_code) == (False, True, "auth")
@@ -618,16 +635,16 @@ def test_a_token_that_another_process_uses_is_a_fatal_error(tmp_path: Path, monk
     assert second._acquire_platform_lock("slack-token", "t", "Slack token")
 
 
-def test_buttons_and_topics_ask_the_runner(caplog: pytest.LogCaptureFixture) -> None:
+async def test_buttons_and_topics_ask_the_runner(caplog: pytest.LogCaptureFixture) -> None:
     adapter = Chat()
     assert adapter._is_sender_authorized("u") is None
     adapter.set_authorization_check(lambda user, chat_type, chat: (user, chat_type, chat) == ("u", "dm", "c"))
     assert [adapter._is_sender_authorized("u", "dm", "c"), adapter._is_sender_authorized("v")] == [True, False]
 
     adapter.set_topic_recovery_fn(lambda source: "t9" if source.chat_id == "room" else None)
-    assert answered(adapter, "x").calls == [("send", "x", "m1", {"thread_id": "t9", "notify": True})]
+    assert (await answered(adapter, "x")).calls == [("send", "x", "m1", {"thread_id": "t9", "notify": True})]
     adapter.set_topic_recovery_fn(lambda source: 1 / 0)  # type: ignore[arg-type,return-value]
-    assert answered(adapter, "y").texts() == ["x", "y"]
+    assert (await answered(adapter, "y")).texts() == ["x", "y"]
 
 
 def test_a_source_has_texts_for_ids_and_no_blank_topic() -> None:

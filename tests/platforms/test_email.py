@@ -106,7 +106,7 @@ class TestAtDovecot(PlatformSuite):
         return EmailBench(make("email", **settings), mailbox, post)
 
 
-def watching(adapter: Any, steps: Callable[[Any, Inbox], Any]) -> Any:
+async def watching(adapter: Any, steps: Callable[[Any, Inbox], Any]) -> Any:
     """Take steps while an adapter watches its mailbox."""
 
     async def run() -> Any:
@@ -117,14 +117,14 @@ def watching(adapter: Any, steps: Callable[[Any, Inbox], Any]) -> Any:
         finally:
             await adapter.disconnect()
 
-    return asyncio.run(run())
+    return await run()
 
 
 async def put(mailbox: Mailbox, *mails: EmailMessage | bytes) -> None:
     await asyncio.to_thread(mailbox.put, *mails)
 
 
-def test_a_mail_is_a_message_of_its_thread_and_the_answer_stays_in_it(
+async def test_a_mail_is_a_message_of_its_thread_and_the_answer_stays_in_it(
     make: Make, settings: dict[str, Any], mailbox: Mailbox, post: Post
 ) -> None:
     first = mail("What is new?\n\nRegards\n-- \nAnn\nTel. 1", "The plan")
@@ -160,7 +160,7 @@ def test_a_mail_is_a_message_of_its_thread_and_the_answer_stays_in_it(
         assert (event.text, event.source.thread_id) == ("And now?", source.thread_id)
         assert event.reply_to_message_id == answer["Message-ID"]
 
-    watching(make("email", **settings), steps)
+    await watching(make("email", **settings), steps)
 
 
 async def test_the_same_delivery_has_the_same_id_and_another_one_another(
@@ -174,7 +174,7 @@ async def test_the_same_delivery_has_the_same_id_and_another_one_another(
     assert one == same != other
 
 
-def test_what_was_there_before_is_left_alone_and_what_came_during_downtime_is_read_once(
+async def test_what_was_there_before_is_left_alone_and_what_came_during_downtime_is_read_once(
     make: Make, settings: dict[str, Any], mailbox: Mailbox
 ) -> None:
     mailbox.put(mail("old"))
@@ -190,14 +190,16 @@ def test_what_was_there_before_is_left_alone_and_what_came_during_downtime_is_re
         await put(mailbox, mail("five"))
         assert (await inbox.next()).text == "five"
 
-    watching(make("email", **settings), first)
+    await watching(make("email", **settings), first)
     mailbox.put(mail("three"), mail("four"))
-    watching(make("email", **settings), second)
+    await watching(make("email", **settings), second)
 
     assert mailbox.seen() == [False, True, True, True, True, True]
 
 
-def test_a_mail_that_could_not_be_taken_in_comes_again(make: Make, settings: dict[str, Any], mailbox: Mailbox) -> None:
+async def test_a_mail_that_could_not_be_taken_in_comes_again(
+    make: Make, settings: dict[str, Any], mailbox: Mailbox
+) -> None:
     adapter = make("email", **settings)
 
     async def run() -> tuple[str, str]:
@@ -218,13 +220,15 @@ def test_a_mail_that_could_not_be_taken_in_comes_again(make: Make, settings: dic
     async def again(adapter: Any, inbox: Inbox) -> str:
         return str((await inbox.next()).text)
 
-    code, message = asyncio.run(run())
+    code, message = await run()
 
     assert (code, "disk full" in message) == ("connection_lost", True)
-    assert watching(make("email", **settings), again) == "important"
+    assert await watching(make("email", **settings), again) == "important"
 
 
-def test_a_folder_that_was_numbered_anew_is_begun_anew(make: Make, settings: dict[str, Any], mailbox: Mailbox) -> None:
+async def test_a_folder_that_was_numbered_anew_is_begun_anew(
+    make: Make, settings: dict[str, Any], mailbox: Mailbox
+) -> None:
     def fresh() -> None:
         with mailbox.opened() as client:
             client.delete("Agent")
@@ -236,9 +240,9 @@ def test_a_folder_that_was_numbered_anew_is_begun_anew(make: Make, settings: dic
         assert (await inbox.next()).text == "new"
 
     fresh()
-    watching(make("email", **settings, folder="Agent"), steps)
+    await watching(make("email", **settings, folder="Agent"), steps)
     fresh()
-    watching(make("email", **settings, folder="Agent"), steps)
+    await watching(make("email", **settings, folder="Agent"), steps)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +261,7 @@ def test_a_folder_that_was_numbered_anew_is_begun_anew(make: Make, settings: dic
     ],
     ids=["own", "automatic", "bulk", "list", "bounce", "loop", "daemon", "no-reply", "no-sender", "empty"],
 )
-def test_what_could_begin_a_loop_is_not_answered_and_stops_nothing(
+async def test_what_could_begin_a_loop_is_not_answered_and_stops_nothing(
     make: Make, settings: dict[str, Any], mailbox: Mailbox, bad: EmailMessage | bytes
 ) -> None:
     async def steps(adapter: Any, inbox: Inbox) -> None:
@@ -267,10 +271,10 @@ def test_what_could_begin_a_loop_is_not_answered_and_stops_nothing(
             event = await inbox.next()
         assert event.text == "good"
 
-    watching(make("email", **settings), steps)
+    await watching(make("email", **settings), steps)
 
 
-def test_a_bounce_says_in_the_log_who_did_not_get_the_mail(
+async def test_a_bounce_says_in_the_log_who_did_not_get_the_mail(
     make: Make, settings: dict[str, Any], mailbox: Mailbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     lines = [
@@ -286,12 +290,12 @@ def test_a_bounce_says_in_the_log_who_did_not_get_the_mail(
         await put(mailbox, bounce, mail("good"))
         assert (await inbox.next()).text == "good"
 
-    watching(make("email", **settings), steps)
+    await watching(make("email", **settings), steps)
 
     assert any("not delivered to gone@example.org" in text for text in caplog.messages)
 
 
-def test_html_is_read_as_text(make: Make, settings: dict[str, Any], mailbox: Mailbox) -> None:
+async def test_html_is_read_as_text(make: Make, settings: dict[str, Any], mailbox: Mailbox) -> None:
     page = """<html><head><title>no</title><style>p {}</style></head><body><p>Dear&nbsp;agent,<br>see
       <a href="https://example.org/x">this page</a>:</p><ul><li>one</li><li>two &amp; three</li></ul>
       <script>alert(1)</script>
@@ -303,12 +307,12 @@ def test_html_is_read_as_text(make: Make, settings: dict[str, Any], mailbox: Mai
         await put(mailbox, written)
         return str((await inbox.next()).text)
 
-    text = watching(make("email", **settings), steps)
+    text = await watching(make("email", **settings), steps)
 
     assert text == "Dear agent,\nsee this page (https://example.org/x):\n\n- one\n\n- two & three"
 
 
-def test_a_page_that_is_made_to_take_long_holds_nobody_up(
+async def test_a_page_that_is_made_to_take_long_holds_nobody_up(
     make: Make, settings: dict[str, Any], mailbox: Mailbox
 ) -> None:
     links = 150_000
@@ -321,10 +325,10 @@ def test_a_page_that_is_made_to_take_long_holds_nobody_up(
         await put(mailbox, (head + page).encode())
         return str((await inbox.next()).text)
 
-    assert "x (http://example.org/)" in watching(make("email", **settings), steps)
+    assert "x (http://example.org/)" in await watching(make("email", **settings), steps)
 
 
-def test_attachments_are_kept_in_both_directions(
+async def test_attachments_are_kept_in_both_directions(
     make: Make, settings: dict[str, Any], mailbox: Mailbox, post: Post, tmp_path: Path
 ) -> None:
     written = mail("see below")
@@ -345,7 +349,7 @@ def test_attachments_are_kept_in_both_directions(
             "ann@example.org", [(f"file://{event.media_urls[0]}", "pic"), ("https://x/y", "")]
         )
 
-    watching(make("email", **settings), steps)
+    await watching(make("email", **settings), steps)
 
     first, second = post.received
     (attached,) = first.iter_attachments()
@@ -355,7 +359,7 @@ def test_attachments_are_kept_in_both_directions(
     assert "https://x/y" in second.get_body().get_content()
 
 
-def test_attachments_are_not_read_where_the_config_says_so(
+async def test_attachments_are_not_read_where_the_config_says_so(
     make: Make, settings: dict[str, Any], mailbox: Mailbox
 ) -> None:
     written = mail("see below")
@@ -365,10 +369,10 @@ def test_attachments_are_not_read_where_the_config_says_so(
         await put(mailbox, written)
         return await inbox.next()
 
-    assert watching(make("email", **settings, skip_attachments=True), steps).media_urls == []
+    assert (await watching(make("email", **settings, skip_attachments=True), steps)).media_urls == []
 
 
-def test_only_who_the_own_mail_server_vouches_for_is_heard_where_the_config_says_so(
+async def test_only_who_the_own_mail_server_vouches_for_is_heard_where_the_config_says_so(
     make: Make, settings: dict[str, Any], mailbox: Mailbox
 ) -> None:
     forged = mail("forged", Authentication_Results="evil.example; dmarc=pass")
@@ -382,7 +386,7 @@ def test_only_who_the_own_mail_server_vouches_for_is_heard_where_the_config_says
         await put(mailbox, mail("bare"), forged, failed, proven)
         return str((await inbox.next()).text)
 
-    assert watching(make("email", **settings, require_authentication="mx.example.org"), steps) == "proven"
+    assert await watching(make("email", **settings, require_authentication="mx.example.org"), steps) == "proven"
 
 
 async def test_failures_of_sending_say_whether_trying_again_helps(
@@ -440,12 +444,12 @@ async def test_certificates_are_checked(make: Make, settings: dict[str, Any], mo
     assert "CERTIFICATE_VERIFY_FAILED" in result.error
 
 
-def test_starttls_works(make: Make, settings: dict[str, Any], mailbox: Mailbox) -> None:
+async def test_starttls_works(make: Make, settings: dict[str, Any], mailbox: Mailbox) -> None:
     async def steps(adapter: Any, inbox: Inbox) -> None:
         await put(mailbox, mail("hello"))
         assert (await inbox.next()).text == "hello"
 
-    watching(make("email", **{**settings, "imap_port": mailbox.port, "imap_security": "starttls"}), steps)
+    await watching(make("email", **{**settings, "imap_port": mailbox.port, "imap_security": "starttls"}), steps)
 
 
 async def test_a_server_that_goes_away_is_told_to_the_runner(

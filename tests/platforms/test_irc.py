@@ -427,16 +427,16 @@ async def test_a_nick_that_was_shortened_too_much_is_lengthened_to_what_the_serv
         await run(middle)
 
 
-def test_who_sets_it_up_is_told_which_nick_it_has_where_the_configured_one_is_too_long(
+async def test_who_sets_it_up_is_told_which_nick_it_has_where_the_configured_one_is_too_long(
     make: Make, tmp_path: Path
 ) -> None:
-    def told(server: IrcServer, nickname: str) -> Any:
+    async def told(server: IrcServer, nickname: str) -> Any:
         adapter = make("irc", **{**PLAIN, "nickname": nickname}, server=server.host, port=server.port)
-        return asyncio.run(make.host.platforms.get("irc").attempt_fn(adapter.config))  # type: ignore[attr-defined]
+        return await make.host.platforms.get("irc").attempt_fn(adapter.config)  # type: ignore[attr-defined]
 
     with ngircd(tmp_path / "irc", nick_length=9) as short:
-        assert told(short, "hermes-bot") == "The nick is hermes-bo: the server allows 9 characters."
-        assert told(short, "hermes") == ""
+        assert await told(short, "hermes-bot") == "The nick is hermes-bo: the server allows 9 characters."
+        assert await told(short, "hermes") == ""
 
 
 def test_setup_tries_the_answers_offers_to_correct_them_and_makes_no_secret_of_a_server(

@@ -302,7 +302,7 @@ def test_messages_are_edited_deleted_replied_to_and_go_into_their_thread(bot: An
     assert api.sent("sendChatAction")[0]["message_thread_id"] == 7
 
 
-def test_files_are_sent_as_what_they_are(bot: Any, api: BotApi, tmp_path: Path) -> None:
+async def test_files_are_sent_as_what_they_are(bot: Any, api: BotApi, tmp_path: Path) -> None:
     for name in ("a.png", "b.png", "voice.ogg", "song.mp3", "film.mp4", "report.pdf"):
         (tmp_path / name).write_bytes(PNG)
 
@@ -324,7 +324,7 @@ def test_files_are_sent_as_what_they_are(bot: Any, api: BotApi, tmp_path: Path) 
         await bot.close()
         return results
 
-    assert all(result.success and result.message_id for result in asyncio.run(run()))
+    assert all(result.success and result.message_id for result in await run())
     sent = "Photo Voice Audio Video Document Message Photo MediaGroup Document Message"
     assert [name for name, _ in api.calls] == [f"send{what}" for what in sent.split()]
     assert api.calls[0][1]["photo"] == ("a.png", PNG)

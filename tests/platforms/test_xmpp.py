@@ -88,7 +88,7 @@ class TestAtAProsody(PlatformSuite):
         return XmppBench(made(make, server), server)
 
 
-def at(bot: Any, server: XmppServer, steps: Callable[..., Any], *rooms: str) -> Any:
+async def at(bot: Any, server: XmppServer, steps: Callable[..., Any], *rooms: str) -> Any:
     async def run() -> Any:
         inbox = Inbox(bot)
         ann = await Person("ann").come(server, *rooms)
@@ -99,10 +99,12 @@ def at(bot: Any, server: XmppServer, steps: Callable[..., Any], *rooms: str) -> 
             await bot.disconnect()
             await ann.leave()
 
-    return asyncio.run(run())
+    return await run()
 
 
-def test_messages_say_who_wrote_where_and_whether_it_was_to_the_agent(bot: Any, server: XmppServer, room: str) -> None:
+async def test_messages_say_who_wrote_where_and_whether_it_was_to_the_agent(
+    bot: Any, server: XmppServer, room: str
+) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
         ann.say(ME, "hello", identity="a1")
         dm = await inbox.next()
@@ -123,10 +125,10 @@ def test_messages_say_who_wrote_where_and_whether_it_was_to_the_agent(bot: Any, 
         assert (private.source.chat_id, private.source.chat_type) == (f"{room}/ann", "dm")
         assert (private.source.user_id, private.text) == (ANN, "in private")
 
-    at(bot, server, steps, room)
+    await at(bot, server, steps, room)
 
 
-def test_what_is_no_message_of_somebody_elses_is_passed_over_and_doubles_too(
+async def test_what_is_no_message_of_somebody_elses_is_passed_over_and_doubles_too(
     bot: Any, server: XmppServer, room: str
 ) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
@@ -140,26 +142,26 @@ def test_what_is_no_message_of_somebody_elses_is_passed_over_and_doubles_too(
         assert [(await inbox.next()).text for _ in range(2)] == ["first", "last"]
         assert inbox.is_empty
 
-    at(bot, server, steps, room)
+    await at(bot, server, steps, room)
 
 
-def test_a_time_that_cannot_be_is_no_reason_to_lose_a_message(bot: Any, server: XmppServer) -> None:
+async def test_a_time_that_cannot_be_is_no_reason_to_lose_a_message(bot: Any, server: XmppServer) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
         for year in ("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59Z"):
             ann.say(ME, year, f"<delay xmlns='urn:xmpp:delay' stamp='{year}'/>")
             event = await inbox.next()
             assert (event.text, event.timestamp <= datetime.now(UTC)) == (year, True)
 
-    at(bot, server, steps)
+    await at(bot, server, steps)
 
 
-def test_a_receipt_is_given_once_a_message_was_taken_in(bot: Any, server: XmppServer, room: str) -> None:
+async def test_a_receipt_is_given_once_a_message_was_taken_in(bot: Any, server: XmppServer, room: str) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
         ann.say(ME, "hello", "<request xmlns='urn:xmpp:receipts'/>", identity="r1")
         await ann.hear("<received")
         assert not inbox.is_empty
 
-    at(bot, server, steps)
+    await at(bot, server, steps)
 
 
 async def test_a_message_that_could_not_be_stored_is_not_acknowledged_and_comes_again(
@@ -218,7 +220,7 @@ async def test_what_is_being_taken_in_at_the_end_is_acknowledged_and_does_not_co
     await ann.leave()
 
 
-def test_while_nothing_can_be_taken_in_the_server_keeps_what_comes(bot: Any, server: XmppServer) -> None:
+async def test_while_nothing_can_be_taken_in_the_server_keeps_what_comes(bot: Any, server: XmppServer) -> None:
     said = [f"word {number} {'x' * 2000}" for number in range(1500)]
 
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
@@ -242,7 +244,7 @@ def test_while_nothing_can_be_taken_in_the_server_keeps_what_comes(bot: Any, ser
         assert taken == said
         assert not bot._stream.is_held
 
-    at(bot, server, steps)
+    await at(bot, server, steps)
 
 
 async def test_what_is_said_while_it_is_away_is_heard_when_it_comes_back(
@@ -270,7 +272,7 @@ async def test_what_is_said_while_it_is_away_is_heard_when_it_comes_back(
     await ann.leave()
 
 
-def test_a_stream_that_breaks_is_taken_up_again_with_what_was_on_its_way(
+async def test_a_stream_that_breaks_is_taken_up_again_with_what_was_on_its_way(
     bot: Any, server: XmppServer, room: str
 ) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
@@ -286,7 +288,7 @@ def test_a_stream_that_breaks_is_taken_up_again_with_what_was_on_its_way(
         assert (await bot.send(ANN, "yes")).success
         await ann.hear("yes")
 
-    at(bot, server, steps, room)
+    await at(bot, server, steps, room)
 
 
 async def test_a_server_that_takes_connections_and_ends_them_is_left_in_peace_after_some_tries(
@@ -329,7 +331,7 @@ async def test_a_server_that_takes_connections_and_ends_them_is_left_in_peace_af
     await run()
 
 
-def test_messages_are_styled_edited_taken_back_and_answer_their_question(
+async def test_messages_are_styled_edited_taken_back_and_answer_their_question(
     bot: Any, server: XmppServer, room: str
 ) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
@@ -350,10 +352,10 @@ def test_messages_are_styled_edited_taken_back_and_answer_their_question(
         answer = await inbox.next()
         assert (answer.text, answer.reply_to_text, answer.reply_to_is_own_message) == ("why?", "no", True)
 
-    at(bot, server, steps, room)
+    await at(bot, server, steps, room)
 
 
-def test_typing_is_shown_once_and_ends_with_the_message(bot: Any, server: XmppServer) -> None:
+async def test_typing_is_shown_once_and_ends_with_the_message(bot: Any, server: XmppServer) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
         ann.say(ME, "hello")
         await inbox.next()
@@ -368,10 +370,10 @@ def test_typing_is_shown_once_and_ends_with_the_message(bot: Any, server: XmppSe
         states = [name for m in ann.heard for name in ("composing", "active") if f"<{name} " in str(m)]
         assert states == ["composing", "active", "composing", "active"]
 
-    at(bot, server, steps)
+    await at(bot, server, steps)
 
 
-def test_a_reaction_is_what_its_giver_would_have_written(bot: Any, server: XmppServer, room: str) -> None:
+async def test_a_reaction_is_what_its_giver_would_have_written(bot: Any, server: XmppServer, room: str) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
         asked = await bot.send_exec_approval(ANN, "rm x", "k", "delete", allow_permanent=False, approval_id="q1")
         shown = await ann.hear("rm x")
@@ -389,7 +391,7 @@ def test_a_reaction_is_what_its_giver_would_have_written(bot: Any, server: XmppS
         event = await inbox.next()
         assert (event.text, event.metadata["addressed"], event.source.chat_id) == ("the second", True, room)
 
-    at(bot, server, steps, room)
+    await at(bot, server, steps, room)
 
 
 def reaction(identity: str, *emojis: str) -> str:
@@ -397,7 +399,7 @@ def reaction(identity: str, *emojis: str) -> str:
     return f"<reactions xmlns='urn:xmpp:reactions:0' id='{identity}'>{inner}</reactions>"
 
 
-def test_reactions_show_the_work_where_they_are_wanted(make: Make, server: XmppServer) -> None:
+async def test_reactions_show_the_work_where_they_are_wanted(make: Make, server: XmppServer) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
         ann.say(ME, "hello", identity="mine")
         event = await inbox.next()
@@ -406,10 +408,10 @@ def test_reactions_show_the_work_where_they_are_wanted(make: Make, server: XmppS
         for emoji in "👀✅":
             assert 'id="mine"' in str(await ann.hear(emoji))
 
-    at(made(make, server, reactions=True), server, steps)
+    await at(made(make, server, reactions=True), server, steps)
 
 
-def test_files_go_both_ways(make: Make, server: XmppServer, tmp_path: Path) -> None:
+async def test_files_go_both_ways(make: Make, server: XmppServer, tmp_path: Path) -> None:
     report = tmp_path / "report.csv"
     report.write_bytes(b"a,b\n")
     picture = tmp_path / "x.png"
@@ -440,18 +442,20 @@ def test_files_go_both_ways(make: Make, server: XmppServer, tmp_path: Path) -> N
 
     home = Path(make.host.home)  # type: ignore[attr-defined]
     (home / "config.yaml").write_text("security: {allow_private_urls: true}\n")
-    at(made(make, server), server, steps)
+    await at(made(make, server), server, steps)
 
 
-def test_a_file_of_an_address_that_is_not_public_is_not_fetched(bot: Any, server: XmppServer) -> None:
+async def test_a_file_of_an_address_that_is_not_public_is_not_fetched(bot: Any, server: XmppServer) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
         ann.say(ME, "", "<x xmlns='jabber:x:oob'><url>http://127.0.0.1:80/x.png</url></x>")
         assert "could not be fetched" in (await inbox.next()).text
 
-    at(bot, server, steps)
+    await at(bot, server, steps)
 
 
-def test_an_invitation_of_somebody_who_may_talk_to_it_is_followed_and_kept(make: Make, server: XmppServer) -> None:
+async def test_an_invitation_of_somebody_who_may_talk_to_it_is_followed_and_kept(
+    make: Make, server: XmppServer
+) -> None:
     place, other = f"new{next(numbers)}@{ROOMS}", f"not{next(numbers)}@{ROOMS}"
 
     def invites(room: str) -> str:
@@ -469,17 +473,17 @@ def test_an_invitation_of_somebody_who_may_talk_to_it_is_followed_and_kept(make:
 
     bot = made(make, server)
     bot.set_authorization_check(lambda user, chat_type, chat: user == ANN)
-    at(bot, server, steps, place)
+    await at(bot, server, steps, place)
 
     async def later(bot: Any, inbox: Inbox, ann: Person) -> None:
         ann.say(place, "hermes: again")
         while (await inbox.next()).text != "again":
             continue
 
-    at(made(make, server), server, later, place)
+    await at(made(make, server), server, later, place)
 
 
-def test_failures_say_what_to_do_next(bot: Any, server: XmppServer) -> None:
+async def test_failures_say_what_to_do_next(bot: Any, server: XmppServer) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
         nobody, broken = await bot.send(f"nobody@{DOMAIN}", "x"), await bot.send("@@", "x")
         assert (nobody.success, nobody.error_kind, broken.error_kind) == (False, "not_found", "not_found")
@@ -487,10 +491,10 @@ def test_failures_say_what_to_do_next(bot: Any, server: XmppServer) -> None:
         gone = await bot.send(ANN, "x")
         assert (gone.retryable, gone.error_kind) == (True, "transient")
 
-    at(bot, server, steps)
+    await at(bot, server, steps)
 
 
-def test_it_is_told_once_that_encrypted_messages_are_not_read(bot: Any, server: XmppServer) -> None:
+async def test_it_is_told_once_that_encrypted_messages_are_not_read(bot: Any, server: XmppServer) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
         secret = "<encrypted xmlns='eu.siacs.conversations.axolotl'><payload>x</payload></encrypted>"
         ann.say(ME, "You received an encrypted message", secret)
@@ -500,10 +504,10 @@ def test_it_is_told_once_that_encrypted_messages_are_not_read(bot: Any, server: 
         await ann.hear("I cannot read encrypted messages")
         assert not [m for m in ann.heard if "cannot read" in str(m)]
 
-    at(bot, server, steps)
+    await at(bot, server, steps)
 
 
-def test_a_stranger_who_encrypts_is_told_nothing(bot: Any, server: XmppServer) -> None:
+async def test_a_stranger_who_encrypts_is_told_nothing(bot: Any, server: XmppServer) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
         ann.say(ME, "secret", "<encrypted xmlns='eu.siacs.conversations.axolotl'><payload>x</payload></encrypted>")
         ann.say(ME, "in the clear")
@@ -513,7 +517,7 @@ def test_a_stranger_who_encrypts_is_told_nothing(bot: Any, server: XmppServer) -
         assert not [m for m in ann.heard if "cannot read" in str(m)]
 
     bot.set_authorization_check(lambda user, chat_type, chat: False)
-    at(bot, server, steps)
+    await at(bot, server, steps)
 
 
 @pytest.mark.parametrize(
@@ -537,7 +541,7 @@ async def test_what_ends_it_at_once_is_named_and_no_secret_shown(
     assert "wrong" not in bot.fatal_error_message.replace("wrong_password", "")
 
 
-def test_a_text_is_sent_without_a_gateway_beside_one_that_runs(bot: Any, make: Make, server: XmppServer) -> None:
+async def test_a_text_is_sent_without_a_gateway_beside_one_that_runs(bot: Any, make: Make, server: XmppServer) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
         entry = make.host.platforms.get("xmpp")  # type: ignore[attr-defined]
         sent = await entry.standalone_sender_fn(bot.config, ANN, "news")
@@ -546,4 +550,4 @@ def test_a_text_is_sent_without_a_gateway_beside_one_that_runs(bot: Any, make: M
         ann.say(ME, "thanks")
         assert (await inbox.next()).text == "thanks"
 
-    at(bot, server, steps)
+    await at(bot, server, steps)

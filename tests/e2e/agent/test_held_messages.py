@@ -73,7 +73,7 @@ def test_without_a_summary_a_conversation_does_not_outgrow_the_window_of_a_serve
     assert max(held[turns // 2 :]) <= max(held[: turns // 2])
 
 
-def test_a_model_that_makes_conversations_fit_by_itself_is_held_no_more_than_it_can_see(tmp_path: Path) -> None:
+async def test_a_model_that_makes_conversations_fit_by_itself_is_held_no_more_than_it_can_see(tmp_path: Path) -> None:
     turns, held = 80, []
     bench = Bench(tmp_path, ["answer"] * turns)
     bench.model.fits_within = 1000
@@ -88,13 +88,13 @@ def test_a_model_that_makes_conversations_fit_by_itself_is_held_no_more_than_it_
         assert again.history[0].role == "user"
         return [m.text for m in await bench.agent.call_transcript("messages", "s1") if m.role == "user"]
 
-    stored = bench.run(work())
+    stored = await bench.run(work())
     assert [text.split(" word")[0] for text in stored] == [f"question {n}" for n in range(turns)]
     assert max(held) < 40
     assert "question 79" in bench.model.requests[-1].messages[-1].text
 
 
-def test_a_turn_that_is_longer_than_what_is_held_is_not_cut(tmp_path: Path) -> None:
+async def test_a_turn_that_is_longer_than_what_is_held_is_not_cut(tmp_path: Path) -> None:
     steps: list[Any] = [[call("echo", n="x" * 900)] for _ in range(12)]
     bench = Bench(tmp_path, ["old", *steps, "done"])
     bench.model.fits_within = 300
@@ -110,12 +110,12 @@ def test_a_turn_that_is_longer_than_what_is_held_is_not_cut(tmp_path: Path) -> N
         await events_of(talk, SAID)
         await events_of(talk, "the long task")
 
-    bench.run(work())
+    await bench.run(work())
     assert all(any(m.text == "the long task" for m in r.messages) for r in bench.model.requests[1:])
     assert any(m.text == "Be quick" for m in bench.model.requests[-1].messages)
 
 
-def test_every_turn_can_be_undone_also_one_in_which_older_ones_were_left_to_the_store(tmp_path: Path) -> None:
+async def test_every_turn_can_be_undone_also_one_in_which_older_ones_were_left_to_the_store(tmp_path: Path) -> None:
     turns, cut = 12, 0
     bench = Bench(tmp_path, ["answer"] * 2 * turns)
     bench.model.fits_within = 300
@@ -133,11 +133,11 @@ def test_every_turn_can_be_undone_also_one_in_which_older_ones_were_left_to_the_
             assert not any(f"question {n} " in m.text for m in talk.history)
             await events_of(talk, f"question {n} {SAID}")
 
-    bench.run(work())
+    await bench.run(work())
     assert cut > 1
 
 
-def test_a_session_keeps_its_title_when_one_message_of_it_is_held(tmp_path: Path) -> None:
+async def test_a_session_keeps_its_title_when_one_message_of_it_is_held(tmp_path: Path) -> None:
     asked: list[str] = []
     begun: list[Callable[[], None]] = []
     bench = Bench(tmp_path, ["first", "second", "third"])
@@ -159,7 +159,7 @@ def test_a_session_keeps_its_title_when_one_message_of_it_is_held(tmp_path: Path
                 await bench.bridge.run(begun.pop())
         return str(await agent.call_transcript("title", "s1"))
 
-    assert bench.run(work()) == "Title 1"
+    assert await bench.run(work()) == "Title 1"
     assert len(asked) == 1
 
 

@@ -66,7 +66,7 @@ class Bench:
     async def open(self):
         return await self.agent.open(platform="cli", approver=NoApprover("in a test"))
 
-    def run(self, work):
+    async def run(self, work):
         async def main():
             try:
                 return await asyncio.wait_for(work, LIMIT_S)
@@ -75,7 +75,7 @@ class Bench:
                 await self.agent.aclose()
                 self.bridge.close()
 
-        return asyncio.run(main())
+        return await main()
 
 
 async def end_of(talk, text):
@@ -85,7 +85,7 @@ async def end_of(talk, text):
 @pytest.mark.parametrize(
     "hook", ["on_session_start", "pre_llm_call", "transform_llm_output", "post_llm_call", "on_session_end"]
 )
-def test_a_hook_that_hangs_holds_up_no_turn_and_no_other_listener(tmp_path, hook):
+async def test_a_hook_that_hangs_holds_up_no_turn_and_no_other_listener(tmp_path, hook):
     bench = Bench(tmp_path, ["hello"])
     called = []
     bench.hooks.add(hook, bench.hang, "slow")
@@ -94,14 +94,14 @@ def test_a_hook_that_hangs_holds_up_no_turn_and_no_other_listener(tmp_path, hook
     async def work():
         return await end_of(await bench.open(), "hi")
 
-    end = bench.run(work())
+    end = await bench.run(work())
     assert isinstance(end, TurnFinished)
     assert (end.text, end.reason, called) == ("hello", "answered", [1])
     assert bench.model.requests[0].messages[1].content == "hi"
 
 
 @pytest.mark.parametrize("hook", ["pre_llm_call", "pre_tool_call", "transform_tool_result"])
-def test_a_turn_is_interrupted_while_a_hook_hangs(tmp_path, hook):
+async def test_a_turn_is_interrupted_while_a_hook_hangs(tmp_path, hook):
     bench = Bench(tmp_path, [[ToolCall("c1", "echo", "{}")], "never asked"])
     bench.hooks.add(hook, bench.hang, "unhurried")
 
@@ -114,14 +114,14 @@ def test_a_turn_is_interrupted_while_a_hook_hangs(tmp_path, hook):
         assert not bench.release.is_set()
         return end, [m.role for m in talk.history]
 
-    end, roles = bench.run(work())
+    end, roles = await bench.run(work())
     assert end.reason == "interrupted"
     assert roles[0] == "user"
     assert roles[-1] == "assistant"
     assert len(bench.calls) == (hook == "transform_tool_result")
 
 
-def test_another_conversation_goes_on_while_a_hook_of_one_hangs(tmp_path):
+async def test_another_conversation_goes_on_while_a_hook_of_one_hangs(tmp_path):
     bench = Bench(tmp_path, ["answer", "answer"])
     bench.hooks.add("pre_llm_call", lambda user_message, **kw: bench.hang() if user_message == "one" else None, "p")
 
@@ -133,7 +133,7 @@ def test_another_conversation_goes_on_while_a_hook_of_one_hangs(tmp_path):
         bench.release.set()
         return two.text, still, (await one).text
 
-    assert bench.run(work()) == ("answer", False, "answer")
+    assert await bench.run(work()) == ("answer", False, "answer")
 
 
 def test_the_host_hands_the_settings_in(tmp_path):

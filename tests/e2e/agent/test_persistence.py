@@ -59,7 +59,7 @@ async def turn(host: Host, text: str = "hello", talk: Conversation | None = None
     return [event async for event in talk.turn(text)]
 
 
-def run(host: Host, work: Coroutine[Any, Any, Any]) -> Any:
+async def run(host: Host, work: Coroutine[Any, Any, Any]) -> Any:
     async def main() -> Any:
         try:
             return await asyncio.wait_for(work, 30)
@@ -67,7 +67,7 @@ def run(host: Host, work: Coroutine[Any, Any, Any]) -> Any:
             await host.agent.aclose()
             await host.clients.aclose()
 
-    return asyncio.run(main())
+    return await main()
 
 
 def text_of(events: list[TurnEvent]) -> str:
@@ -93,7 +93,7 @@ REPLY = {"type": "reply", "text": SAYS}
         {"type": "stream_fault", "kind": "truncate", "after_chunks": 2},
     ],
 )
-def test_a_passing_failure_is_asked_again_and_every_failure_is_told(
+async def test_a_passing_failure_is_asked_again_and_every_failure_is_told(
     faulty: FaultyModel, build: Build, fault: dict[str, Any]
 ) -> None:
     faulty.script(fault, REPLY, REPLY)  # a stream goes wrong in the middle of the first
@@ -101,31 +101,31 @@ def test_a_passing_failure_is_asked_again_and_every_failure_is_told(
     told: list[dict[str, Any]] = []
     host.hooks.add("api_request_error", lambda **kw: told.append(kw), "observer")
 
-    events = run(host, turn(host))
+    events = await run(host, turn(host))
 
     assert text_of(events) == SAYS
     ((count, most, retryable),) = [(t["retry_count"], t["max_retries"], t["retryable"]) for t in told]
     assert (count, most, retryable) == (0, 3, True)
 
 
-def test_retries_end(faulty: FaultyModel, build: Build) -> None:
+async def test_retries_end(faulty: FaultyModel, build: Build) -> None:
     faulty.script({"type": "fail", "status": 500, "retry_after": 0, "times": 9})
     host = build(model=at(faulty.base_url), agent={"api_max_retries": 2})
     told: list[bool] = []
     host.hooks.add("api_request_error", lambda **kw: told.append(kw["retryable"]), "observer")
 
     with pytest.raises(ModelError) as caught:
-        run(host, turn(host))
+        await run(host, turn(host))
 
     assert (caught.value.kind, told) == ("overloaded", [True, True, False])
     assert len(faulty.requests()) == 3
 
 
 @pytest.mark.parametrize("status", [400, 401])
-def test_what_would_fail_again_is_not_asked_again(faulty: FaultyModel, build: Build, status: int) -> None:
+async def test_what_would_fail_again_is_not_asked_again(faulty: FaultyModel, build: Build, status: int) -> None:
     faulty.script({"type": "fail", "status": status, "message": "no"})
     with pytest.raises(ModelError):
-        run(host := build(model=at(faulty.base_url)), turn(host))
+        await run(host := build(model=at(faulty.base_url)), turn(host))
     assert len(faulty.requests()) == 1
 
 
@@ -210,7 +210,7 @@ async def test_arguments_that_are_not_quite_json_are_mended(build: Build) -> Non
 
 
 @pytest.mark.parametrize(("status", "rests"), [(402, True), (429, True), (401, True), (404, False)])
-def test_the_next_provider_answers_and_the_first_rests(
+async def test_the_next_provider_answers_and_the_first_rests(
     faulty: FaultyModel, build: Build, status: int, rests: bool
 ) -> None:
     faulty.script(
@@ -223,7 +223,7 @@ def test_the_next_provider_answers_and_the_first_rests(
         async def work() -> tuple[list[TurnEvent], list[TurnEvent]]:
             return await turn(host), await turn(host)
 
-        first, second = run(host, work())
+        first, second = await run(host, work())
         asked = [r["model"] for r in other.requests()]
     assert (text_of(first), asked[0]) == ("two", "m-2")
     assert notices(first)[0].endswith(
@@ -233,7 +233,7 @@ def test_the_next_provider_answers_and_the_first_rests(
     assert text_of(second) == ("three" if rests else "one")
 
 
-def test_further_keys_of_a_provider_take_over_and_it_is_said_which(
+async def test_further_keys_of_a_provider_take_over_and_it_is_said_which(
     faulty: FaultyModel, build: Build, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     replies = ({"type": "reply", "text": text} for text in ("with the other key", "once more"))
@@ -254,7 +254,7 @@ def test_further_keys_of_a_provider_take_over_and_it_is_said_which(
         talk = await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
         return [e async for e in talk.turn("hello")], [e async for e in talk.turn("again")]
 
-    first, second = run(host, work())
+    first, second = await run(host, work())
     assert (text_of(first), text_of(second)) == ("with the other key", "once more")
     rotated = "Credential rotated: from BOX_API_KEY to BOX_TWO of box; the model stays m-1."
     assert "limits how often model 'm-1' may be asked" in notices(first)[0]
@@ -277,7 +277,7 @@ def test_keys_are_used_in_turns(build: Build, monkeypatch: pytest.MonkeyPatch) -
     assert sorted(first[:3]) == ["BOX_API_KEY", "BOX_THREE", "BOX_TWO"] and first[:3] == first[3:]
 
 
-def test_an_interrupt_ends_the_wait_before_the_next_attempt(faulty: FaultyModel, build: Build) -> None:
+async def test_an_interrupt_ends_the_wait_before_the_next_attempt(faulty: FaultyModel, build: Build) -> None:
     faulty.script({"type": "fail", "status": 429, "retry_after": 100})
     host = build(model=at(faulty.base_url))
 
@@ -291,18 +291,18 @@ def test_an_interrupt_ends_the_wait_before_the_next_attempt(faulty: FaultyModel,
                 talk.interrupt()
         return events
 
-    events = run(host, work())  # within the test's limit, not in 100 seconds
+    events = await run(host, work())  # within the test's limit, not in 100 seconds
     assert isinstance(events[-1], TurnFinished) and events[-1].reason == "interrupted"
     assert len(faulty.requests()) == 1
 
 
-def test_a_silent_stream_is_given_up_and_asked_again(faulty: FaultyModel, build: Build) -> None:
+async def test_a_silent_stream_is_given_up_and_asked_again(faulty: FaultyModel, build: Build) -> None:
     faulty.script({"type": "stream_fault", "kind": "stall", "after_chunks": 2, "stall_seconds": 30}, REPLY, REPLY)
     host = build(
         model={"provider": "box", "default": "m-1"},
         providers={"box": {"base_url": faulty.base_url, "stale_timeout_seconds": 1}},
     )
-    assert text_of(run(host, turn(host))) == SAYS
+    assert text_of(await run(host, turn(host))) == SAYS
 
 
 async def test_a_server_that_says_nothing_at_all_is_given_up(build: Build) -> None:
@@ -341,7 +341,7 @@ async def test_how_long_the_model_may_think_is_said_in_its_request(build: Build,
     assert sent.get("reasoning_effort", "") == effort
 
 
-def test_a_model_that_knows_no_effort_is_asked_without_from_then_on(faulty: FaultyModel, build: Build) -> None:
+async def test_a_model_that_knows_no_effort_is_asked_without_from_then_on(faulty: FaultyModel, build: Build) -> None:
     refusal = {"type": "fail", "status": 400, "message": "Unsupported parameter: 'reasoning_effort'"}
     faulty.script(refusal, REPLY, REPLY)
     host = build(model=at(faulty.base_url), agent={"reasoning_effort": "high"})
@@ -350,7 +350,7 @@ def test_a_model_that_knows_no_effort_is_asked_without_from_then_on(faulty: Faul
         talk = await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
         return text_of(await turn(host, talk=talk)) + text_of(await turn(host, talk=talk))
 
-    assert run(host, work()) == SAYS * 2
+    assert await run(host, work()) == SAYS * 2
     assert len(faulty.requests()) == 3
 
 
@@ -449,7 +449,9 @@ async def test_a_session_gets_a_title_after_its_first_turn(build: Build) -> None
     assert set(seen["spent"]) == {"turn", "title_generation"}
 
 
-def test_every_call_of_a_plugin_is_on_record_and_falls_back_by_its_task(build: Build, faulty: FaultyModel) -> None:
+async def test_every_call_of_a_plugin_is_on_record_and_falls_back_by_its_task(
+    build: Build, faulty: FaultyModel
+) -> None:
     faulty.script({"type": "fail", "status": 402, "times": 2})
     from hermes_agent.plugins.llm_client import AuxiliaryCall, call_auxiliary_async
 
@@ -463,6 +465,6 @@ def test_every_call_of_a_plugin_is_on_record_and_falls_back_by_its_task(build: B
             answer = await call_auxiliary_async(host, call)
             return answer, await until(lambda: host.ledger.totals_by("cause"))
 
-        answer, spent = run(host, work())
+        answer, spent = await run(host, work())
     assert answer.choices[0].message.content == "from the other"
     assert list(spent) == ["approval"] and spent["approval"].requests == 1

@@ -104,7 +104,7 @@ def reports(events: list[TurnEvent]) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_task_is_worked_on_in_a_session_of_its_own_and_only_the_summary_comes_back(tmp_path: Path) -> None:
+async def test_a_task_is_worked_on_in_a_session_of_its_own_and_only_the_summary_comes_back(tmp_path: Path) -> None:
     house = House(
         tmp_path,
         go=[[delegate(goal="count the otters", context="in the river")], "three otters"],
@@ -117,7 +117,7 @@ def test_a_task_is_worked_on_in_a_session_of_its_own_and_only_the_summary_comes_
     async def work() -> list[TurnEvent]:
         return await events_of(await house.open("s1", principal="chat:1"), "go")
 
-    events = house.run(work())
+    events = await house.run(work())
     (report,) = reports(events)
     assert (report["status"], report["summary"], report["api_calls"]) == ("completed", "There are three.", 2)
     assert report["tokens"] == 24
@@ -138,17 +138,17 @@ def test_a_task_is_worked_on_in_a_session_of_its_own_and_only_the_summary_comes_
     assert start["parent_turn_id"]
 
 
-def test_what_sub_agents_use_is_on_the_account_of_the_session_that_handed_the_task_on(tmp_path: Path) -> None:
+async def test_what_sub_agents_use_is_on_the_account_of_the_session_that_handed_the_task_on(tmp_path: Path) -> None:
     house = House(tmp_path, go=[[delegate(goal="count")], "three"], count=["3"])
 
     async def work() -> None:
         await events_of(await house.open("s1"), "go")
 
-    house.run(work())
+    await house.run(work())
     assert Transcript(tmp_path / "state.db").usage(session_id="s1").requests == 3
 
 
-def test_several_tasks_run_at_once_and_their_reports_keep_the_order(tmp_path: Path) -> None:
+async def test_several_tasks_run_at_once_and_their_reports_keep_the_order(tmp_path: Path) -> None:
     second = asyncio.Event()
     tasks = [{"goal": "one"}, {"goal": "two"}, {"goal": "three"}, {"goal": "four"}]
     house = House(
@@ -170,10 +170,10 @@ def test_several_tasks_run_at_once_and_their_reports_keep_the_order(tmp_path: Pa
         return await events_of(await house.open("s1"), "go")
 
     loop: Any = None
-    assert [r["summary"] for r in reports(house.run(work()))] == ["1", "2", "3", "4"]
+    assert [r["summary"] for r in reports(await house.run(work()))] == ["1", "2", "3", "4"]
 
 
-def test_an_interrupt_of_the_parent_reaches_its_sub_agents_and_their_tools(tmp_path: Path) -> None:
+async def test_an_interrupt_of_the_parent_reaches_its_sub_agents_and_their_tools(tmp_path: Path) -> None:
     house = House(
         tmp_path,
         go=[[delegate(goal="wait long")], "on"],
@@ -205,13 +205,13 @@ def test_an_interrupt_of_the_parent_reaches_its_sub_agents_and_their_tools(tmp_p
         await stopping
         return events
 
-    events = house.run(work())
+    events = await house.run(work())
     assert isinstance(events[-1], TurnFinished)
     assert events[-1].reason == "interrupted"
     assert told.wait(LIMIT_S)
 
 
-def test_a_sub_agent_has_a_budget_of_its_own(tmp_path: Path) -> None:
+async def test_a_sub_agent_has_a_budget_of_its_own(tmp_path: Path) -> None:
     calls = [[ToolCall("c", "echo", json.dumps({"n": n}))] for n in range(3)]
     house = House(
         tmp_path,
@@ -223,12 +223,12 @@ def test_a_sub_agent_has_a_budget_of_its_own(tmp_path: Path) -> None:
     async def work() -> list[TurnEvent]:
         return await events_of(await house.open("s1"), "go")
 
-    (report,) = reports(house.run(work()))
+    (report,) = reports(await house.run(work()))
     assert report["summary"] == "I ran out of steps a\n[cut: the whole is in the session]"
     assert len(house.said.of("count")) == 3
 
 
-def test_sub_agents_nest_as_deep_as_the_operator_says(tmp_path: Path) -> None:
+async def test_sub_agents_nest_as_deep_as_the_operator_says(tmp_path: Path) -> None:
     house = House(
         tmp_path,
         DelegationSettings(max_spawn_depth=2),
@@ -240,14 +240,14 @@ def test_sub_agents_nest_as_deep_as_the_operator_says(tmp_path: Path) -> None:
     async def work() -> list[TurnEvent]:
         return await events_of(await house.open("s1"), "go")
 
-    assert reports(house.run(work()))[0]["summary"] == "the leaf did it"
+    assert reports(await house.run(work()))[0]["summary"] == "the leaf did it"
     names = {t["function"]["name"] for t in house.said.of("leaf")[0].tools}
     assert "delegate_task" not in names
     assert "delegate_task" in {t["function"]["name"] for t in house.said.of("middle")[0].tools}
     assert Transcript(tmp_path / "state.db").usage(session_id="s1").requests == 5
 
 
-def test_only_tools_of_the_toolsets_that_were_given(tmp_path: Path) -> None:
+async def test_only_tools_of_the_toolsets_that_were_given(tmp_path: Path) -> None:
     house = House(
         tmp_path,
         go=[[delegate(goal="count", toolsets=["todo"]), delegate("d2", goal="count", toolsets=["nonsense"])], "done"],
@@ -257,7 +257,7 @@ def test_only_tools_of_the_toolsets_that_were_given(tmp_path: Path) -> None:
     async def work() -> list[TurnEvent]:
         return await events_of(await house.open("s1"), "go")
 
-    events = house.run(work())
+    events = await house.run(work())
     assert [t["function"]["name"] for t in house.said.of("count")[0].tools] == ["todo"]
     refused = [e.result for e in events if isinstance(e, ToolFinished)][1]
     assert "there is no toolset nonsense" in refused
@@ -278,7 +278,7 @@ class Screen:
         return True
 
 
-def test_in_the_background_the_report_is_said_into_the_conversation(tmp_path: Path) -> None:
+async def test_in_the_background_the_report_is_said_into_the_conversation(tmp_path: Path) -> None:
     house = House(tmp_path, go=[[delegate(goal="count", background=True)], "I wait."], count=["three"])
 
     async def work() -> tuple[list[TurnEvent], str]:
@@ -287,14 +287,14 @@ def test_in_the_background_the_report_is_said_into_the_conversation(tmp_path: Pa
         await screen.said.wait()
         return events, screen.text
 
-    events, text = house.run(work())
+    events, text = await house.run(work())
     result = json.loads(next(e.result for e in events if isinstance(e, ToolFinished)))
     assert result["status"] == "dispatched"
     assert "Task 1: count\nStatus: completed\nthree" in text
     assert result["delegation_id"] in text
 
 
-def test_background_work_ends_with_its_conversation(tmp_path: Path) -> None:
+async def test_background_work_ends_with_its_conversation(tmp_path: Path) -> None:
     house = House(
         tmp_path, go=[[delegate(goal="count", background=True)], "I wait."], count=[(asyncio.Event(), "three")]
     )
@@ -315,10 +315,10 @@ def test_background_work_ends_with_its_conversation(tmp_path: Path) -> None:
         await ended.wait()
         assert not house.agent.open_conversations
 
-    house.run(work())
+    await house.run(work())
 
 
-def cut_off(path: Path, **scripts: list[Any]) -> str:
+async def cut_off(path: Path, **scripts: list[Any]) -> str:
     """Leave background work that a crash ended in the middle of its tool call; return its id."""
     tasks = [{"goal": "count"}, {"goal": "name"}]
     house = House(path, go=[[delegate(tasks=tasks, background=True)], "I wait."], **scripts)
@@ -341,7 +341,7 @@ def cut_off(path: Path, **scripts: list[Any]) -> str:
         copied.set()
         return str(json.loads(next(e.result for e in events if isinstance(e, ToolFinished)))["delegation_id"])
 
-    name: str = house.run(work())
+    name: str = await house.run(work())
     fall_back(path)
     return name
 
@@ -363,8 +363,8 @@ def dead(path: Path) -> None:
         db.execute("UPDATE delegations SET process = ?", (DEAD,))
 
 
-def test_background_work_that_a_crash_cut_off_goes_on_and_is_told_once(tmp_path: Path) -> None:
-    name = cut_off(tmp_path, count=SLOW, name=["Ottilie"])
+async def test_background_work_that_a_crash_cut_off_goes_on_and_is_told_once(tmp_path: Path) -> None:
+    name = await cut_off(tmp_path, count=SLOW, name=["Ottilie"])
     dead(tmp_path)
     house = House(tmp_path, count=["", "I cannot know."], go=["", "", "fine"])
     house.tools.register("slow", "test", {**ECHO, "name": "slow"}, house._echo, owner=Owner(BUILTIN))
@@ -382,7 +382,7 @@ def test_background_work_that_a_crash_cut_off_goes_on_and_is_told_once(tmp_path:
         assert "Task 2: name\nStatus: completed\nOttilie" in text
         await events_of(talk, text)
 
-    house.run(work())
+    await house.run(work())
     assert house.seen == []  # the call is not run again, and the model is told
     assert "end of this call is unknown" in house.said.of("count")[0].messages[-1].text
     assert [r for r in house.said.requests if r.messages[1].text == "name"] == []
@@ -393,10 +393,10 @@ def test_background_work_that_a_crash_cut_off_goes_on_and_is_told_once(tmp_path:
         await third.open("s1", platform="chat", principal="chat:1")
         assert third.agent.injected.take("s1") == []
 
-    third.run(again())
+    await third.run(again())
 
 
-def test_background_work_of_a_terminal_goes_on_when_its_session_is_opened(tmp_path: Path) -> None:
+async def test_background_work_of_a_terminal_goes_on_when_its_session_is_opened(tmp_path: Path) -> None:
     held = asyncio.Event()
     house = House(tmp_path, go=[[delegate(goal="count", background=True)], "I wait."], count=[(held, "never")])
 
@@ -409,7 +409,7 @@ def test_background_work_of_a_terminal_goes_on_when_its_session_is_opened(tmp_pa
         await began.wait()
         await talk.close("cli_close")
 
-    house.run(work())
+    await house.run(work())
     dead(tmp_path)
     later = House(tmp_path, count=["three"])
 
@@ -422,12 +422,12 @@ def test_background_work_of_a_terminal_goes_on_when_its_session_is_opened(tmp_pa
         (text,) = later.agent.injected.take("s1")
         assert "Task 1: count\nStatus: completed\nthree" in text
 
-    later.run(again())
+    await later.run(again())
     assert len(later.said.of("count")) == 1
 
 
-def test_background_work_that_ends_every_process_is_given_up_and_told(tmp_path: Path) -> None:
-    cut_off(tmp_path, count=SLOW, name=["Ottilie"])
+async def test_background_work_that_ends_every_process_is_given_up_and_told(tmp_path: Path) -> None:
+    await cut_off(tmp_path, count=SLOW, name=["Ottilie"])
     with closing(sqlite3.connect(tmp_path / "state.db")) as db, db:
         db.execute("UPDATE delegations SET process = ?, attempt = 3", (DEAD,))
     house = House(tmp_path)
@@ -437,11 +437,11 @@ def test_background_work_that_ends_every_process_is_given_up_and_told(tmp_path: 
         (text,) = house.agent.injected.take("s1")
         assert "restarted 3 times" in text
 
-    house.run(work())
+    await house.run(work())
     assert house.said.requests == []
 
 
-def test_a_sub_agent_asks_the_person_of_its_parent(tmp_path: Path) -> None:
+async def test_a_sub_agent_asks_the_person_of_its_parent(tmp_path: Path) -> None:
     house = House(
         tmp_path, go=[[delegate(goal="break")], "done"], **{"break": [[ToolCall("c1", "danger", "{}")], "ok"]}
     )
@@ -464,7 +464,7 @@ def test_a_sub_agent_asks_the_person_of_its_parent(tmp_path: Path) -> None:
     async def work() -> list[TurnEvent]:
         return await events_of(await house.agent.open("s1", platform="cli", approver=Person()), "go")
 
-    assert reports(house.run(work()))[0]["summary"] == "ok"
+    assert reports(await house.run(work()))[0]["summary"] == "ok"
     assert asked == ["break something"]
     assert len(house.seen) == 1
 
@@ -489,7 +489,7 @@ def test_a_plugin_hands_on_a_task_for_the_agent_that_it_names() -> None:
     assert "another" in answers
 
 
-def test_clarify_asks_through_the_front_door_and_nobody_there_is_said_so(tmp_path: Path) -> None:
+async def test_clarify_asks_through_the_front_door_and_nobody_there_is_said_so(tmp_path: Path) -> None:
     asks = [ToolCall("c1", "clarify", json.dumps({"question": "Tea or coffee?", "choices": ["Tea", "Coffee"]}))]
     house = House(tmp_path, go=[asks, "as you like"])
 
@@ -504,7 +504,7 @@ def test_clarify_asks_through_the_front_door_and_nobody_there_is_said_so(tmp_pat
     async def both() -> list[str]:
         return [await work(Person("here"), "s1"), await work(NoApprover("here"), "s2")]
 
-    answered, refused = house.run(both())
+    answered, refused = await house.run(both())
     assert json.loads(answered)["user_response"] == "Tea or coffee? Tea"
     assert "no user can be asked here" in json.loads(refused)["error"]
 
@@ -515,7 +515,7 @@ def test_a_scripted_agent_shows_these_tools() -> None:
         assert {"clarify", "delegate_task", "todo"} <= set(host.visible_tools)
 
 
-def test_a_session_that_cannot_be_opened_stays_closed_and_can_be_opened_once_the_state_is_whole(tmp_path) -> None:
+async def test_a_session_that_cannot_be_opened_stays_closed_and_can_be_opened_once_the_state_is_whole(tmp_path) -> None:
     bench = Bench(tmp_path, ["one"])
 
     def state(statement: str) -> None:
@@ -536,10 +536,10 @@ def test_a_session_that_cannot_be_opened_stays_closed_and_can_be_opened_once_the
         talk = await bench.open("s")
         assert [message.text for message in talk.history] == ["hello", "one"]
 
-    bench.run(scenario())
+    await bench.run(scenario())
 
 
-def test_a_sub_agent_works_where_its_session_was_opened_whatever_a_link_makes_of_the_path(tmp_path: Path) -> None:
+async def test_a_sub_agent_works_where_its_session_was_opened_whatever_a_link_makes_of_the_path(tmp_path: Path) -> None:
     work, elsewhere = tmp_path / "work", tmp_path / "elsewhere"
     work.mkdir()
     elsewhere.mkdir()
@@ -561,5 +561,5 @@ def test_a_sub_agent_works_where_its_session_was_opened_whatever_a_link_makes_of
     async def run() -> list[TurnEvent]:
         return await events_of(await house.open("s1", cwd=work), "go")
 
-    house.run(run())
+    await house.run(run())
     assert seen and set(seen) == {work}

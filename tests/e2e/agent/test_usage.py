@@ -25,7 +25,7 @@ def ledger(path: Path) -> UsageLedger:
     return UsageLedger(path / "state.db")
 
 
-def ends(path: Path, limits: UsageLimits, *, platform: str = "cli", before: int = 0) -> list[TurnFinished]:
+async def ends(path: Path, limits: UsageLimits, *, platform: str = "cli", before: int = 0) -> list[TurnFinished]:
     """Say `go`, `again` in a session whose turns use 24 and then 12 tokens; return the ends."""
     if before:
         book = ledger(path)
@@ -37,7 +37,7 @@ def ends(path: Path, limits: UsageLimits, *, platform: str = "cli", before: int 
         talk = await bench.open("s1", platform=platform)
         return [(await events_of(talk, text))[-1] for text in ("go", "again")]
 
-    found: list[TurnFinished] = bench.run(work())
+    found: list[TurnFinished] = await bench.run(work())
     return found
 
 
@@ -49,18 +49,18 @@ def ends(path: Path, limits: UsageLimits, *, platform: str = "cli", before: int 
         (UsageLimits(day_tokens=24), "limits.day_tokens"),
     ],
 )
-def test_a_session_that_reached_its_limit_is_told_so_and_asks_no_model(
+async def test_a_session_that_reached_its_limit_is_told_so_and_asks_no_model(
     tmp_path: Path, limits: UsageLimits, key: str
 ) -> None:
-    first, second = ends(tmp_path, limits)
+    first, second = await ends(tmp_path, limits)
     assert first.reason == "answered"
     assert second.reason == "stopped"
     assert key in second.text
     assert second.usage.total_tokens == 0
 
 
-def test_a_limit_is_noticed_in_the_middle_of_a_turn(tmp_path: Path) -> None:
-    first, _ = ends(tmp_path, UsageLimits(session_tokens=12))
+async def test_a_limit_is_noticed_in_the_middle_of_a_turn(tmp_path: Path) -> None:
+    first, _ = await ends(tmp_path, UsageLimits(session_tokens=12))
     assert first.reason == "stopped"
     assert first.text == (
         "I stopped: this session has used 12 tokens, and the operator's limit is 12 (`limits.session_tokens`)."
@@ -68,17 +68,17 @@ def test_a_limit_is_noticed_in_the_middle_of_a_turn(tmp_path: Path) -> None:
     assert Transcript(tmp_path / "state.db").messages("s1")[-3].text == first.text
 
 
-def test_calls_outside_turns_count_for_the_day(tmp_path: Path) -> None:
-    first, _ = ends(tmp_path, UsageLimits(day_usd=1.0), before=150)
+async def test_calls_outside_turns_count_for_the_day(tmp_path: Path) -> None:
+    first, _ = await ends(tmp_path, UsageLimits(day_usd=1.0), before=150)
     assert (
         first.text == "I stopped: the agent has used $1.50 today, and the operator's limit is $1.00 (`limits.day_usd`)."
     )
 
 
-def test_the_limit_of_a_job_is_of_jobs_alone(tmp_path: Path) -> None:
+async def test_the_limit_of_a_job_is_of_jobs_alone(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
-    assert [e.reason for e in ends(tmp_path, UsageLimits(job_tokens=24))] == ["answered", "answered"]
-    assert [e.reason for e in ends(tmp_path / "job", UsageLimits(job_tokens=24), platform="cron")] == [
+    assert [e.reason for e in await ends(tmp_path, UsageLimits(job_tokens=24))] == ["answered", "answered"]
+    assert [e.reason for e in await ends(tmp_path / "job", UsageLimits(job_tokens=24), platform="cron")] == [
         "answered",
         "stopped",
     ]
@@ -193,7 +193,7 @@ def test_usage_and_insights_show_what_a_conversation_cost(
     assert found["cause"]["turn"]["requests"] == 1
 
 
-def test_a_cap_is_announced_once_before_it_is_reached(tmp_path: Path) -> None:
+async def test_a_cap_is_announced_once_before_it_is_reached(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["one", "two", "three", "four"], limits=UsageLimits(session_tokens=45, day_tokens=1000))
 
     async def work() -> list[list[str]]:
@@ -205,7 +205,7 @@ def test_a_cap_is_announced_once_before_it_is_reached(tmp_path: Path) -> None:
         return found
 
     notice = "This session has used 36 tokens of the operator's limit of 45 (`limits.session_tokens`)."
-    assert bench.run(work()) == [[], [], [], [notice]]
+    assert await bench.run(work()) == [[], [], [], [notice]]
 
 
 def test_insights_show_sessions_people_and_plugins_and_draw_a_picture(

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import http.server
 import importlib
@@ -514,24 +513,24 @@ def site() -> Iterator[tuple[str, list[str]]]:
     thread.join()
 
 
-def fetch(url: str, **more: Any) -> str:
+async def fetch(url: str, **more: Any) -> str:
     from gateway.platforms.base import cache_image_from_url
 
-    return asyncio.run(cache_image_from_url(url, **more))
+    return await cache_image_from_url(url, **more)
 
 
-def test_an_address_that_is_not_public_is_never_asked(home: Path, site: tuple[str, list[str]]) -> None:
+async def test_an_address_that_is_not_public_is_never_asked(home: Path, site: tuple[str, list[str]]) -> None:
     base, asked = site
     for url in (base, base.replace("127.0.0.1", "localhost"), "http://169.254.169.254/x", "http://[::ffff:10.0.0.1]/x"):
         with pytest.raises(ValueError, match="is not a public address"):
-            fetch(url)
+            await fetch(url)
     for url in ("file:///etc/passwd", "ftp://x.org/a", "http://"):
         with pytest.raises(ValueError, match="expected http:// or https://"):
-            fetch(url)
+            await fetch(url)
     assert asked == []
 
 
-def test_where_the_operator_allows_it_pictures_of_the_own_network_are_fetched(
+async def test_where_the_operator_allows_it_pictures_of_the_own_network_are_fetched(
     home: Path, site: tuple[str, list[str]]
 ) -> None:
     from gateway.platforms.base import cache_audio_from_url
@@ -539,16 +538,16 @@ def test_where_the_operator_allows_it_pictures_of_the_own_network_are_fetched(
     base, asked = site
     (home / "config.yaml").write_text("security: {allow_private_urls: true}\n")
 
-    assert Path(fetch(f"{base}/a.png", ext=".png")).read_bytes() == PNG
-    assert Path(fetch(f"{base}/to?/a.png")).read_bytes() == PNG
-    assert Path(fetch(f"{base}/flaky", retries=1)).read_bytes() == PNG
-    assert Path(asyncio.run(cache_audio_from_url(f"{base}/s.ogg"))).suffix == ".ogg"
+    assert Path(await fetch(f"{base}/a.png", ext=".png")).read_bytes() == PNG
+    assert Path(await fetch(f"{base}/to?/a.png")).read_bytes() == PNG
+    assert Path(await fetch(f"{base}/flaky", retries=1)).read_bytes() == PNG
+    assert Path(await cache_audio_from_url(f"{base}/s.ogg")).suffix == ".ogg"
     with pytest.raises(httpx.HTTPStatusError):
-        fetch(f"{base}/gone")
+        await fetch(f"{base}/gone")
     with pytest.raises(ValueError, match="not an image"):
-        fetch(f"{base}/page")
+        await fetch(f"{base}/page")
     with pytest.raises(ValueError, match="leads on and on"):
-        fetch(f"{base}/to?{'/to?' * 9}/a.png")
+        await fetch(f"{base}/to?{'/to?' * 9}/a.png")
     assert asked.count("/gone") == 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import json
 import logging
@@ -91,8 +90,8 @@ def test_addresses_with_secrets_and_of_cloud_machines_are_known() -> None:
     assert safety.normalize_url_for_request("https://bücher.de/a%20b") == "https://xn--bcher-kva.de/a%20b"
 
 
-def test_an_address_is_checked_outside_of_the_event_loop(host: Host) -> None:
-    assert not asyncio.run(module("tools.url_safety").async_is_safe_url("http://127.0.0.1/x"))
+async def test_an_address_is_checked_outside_of_the_event_loop(host: Host) -> None:
+    assert not await module("tools.url_safety").async_is_safe_url("http://127.0.0.1/x")
 
 
 def test_efforts_formats_and_names_are_read() -> None:
@@ -134,7 +133,7 @@ def test_counts_and_durations_are_short() -> None:
     )
 
 
-def test_tokens_and_context_windows_are_estimated_without_a_request(host: Host) -> None:
+async def test_tokens_and_context_windows_are_estimated_without_a_request(host: Host) -> None:
     models = module("agent.model_metadata")
 
     assert [models.estimate_tokens_rough(t) for t in ("", "a", "abcde")] == [0, 1, 2]
@@ -143,7 +142,7 @@ def test_tokens_and_context_windows_are_estimated_without_a_request(host: Host) 
     assert models.estimate_request_tokens_rough(messages, system_prompt="x" * 400, tools=[{"a": 1}]) > 100
     assert models.get_model_context_length("m", config_context_length=9) == 9
     assert models.get_model_context_length("unheard-of") == models.DEFAULT_FALLBACK_CONTEXT
-    assert asyncio.run(models.get_model_context_length_async("unheard-of")) == models.DEFAULT_FALLBACK_CONTEXT
+    assert await models.get_model_context_length_async("unheard-of") == models.DEFAULT_FALLBACK_CONTEXT
     local = ("http://localhost:1", "http://127.0.0.1/v1", "http://host.docker.internal:1", "http://10.0.0.4", "nas:80")
     assert all(map(models.is_local_endpoint, local))
     assert not any(map(models.is_local_endpoint, ("https://api.openai.com", "", "http://nas.lan", "http://8.8.8.8")))

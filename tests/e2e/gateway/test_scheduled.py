@@ -48,7 +48,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         yield build
 
 
-def run_job(host: Host, job: Job) -> tuple[Job, dict[str, Any], list[tuple[str, str, str]]]:
+async def run_job(host: Host, job: Job) -> tuple[Job, dict[str, Any], list[tuple[str, str, str]]]:
     """Let the clock run a job that is due, and return it, its run, and what was sent."""
     sent: list[tuple[str, str, str]] = []
 
@@ -77,16 +77,16 @@ def run_job(host: Host, job: Job) -> tuple[Job, dict[str, Any], list[tuple[str, 
 
     with contextlib.closing(host.service(ScheduledJobs).open()) as store:
         made = store.put(replace(job, next_run=1.0))
-        asyncio.run(main())
+        await main()
         return store.find(made.id), store.runs(made.id)[0], sent
 
 
-def test_a_job_has_a_session_of_its_own_and_its_answer_goes_where_it_should(build: Callable[..., Any]) -> None:
+async def test_a_job_has_a_session_of_its_own_and_its_answer_goes_where_it_should(build: Callable[..., Any]) -> None:
     host, model = build("Rain.")
     deliver = "gone:x, irc:#room, local, irc:#room"
     job = Job("", "weather", ONCE, prompt="Will it rain?", deliver=deliver, principal="irc:ada")
 
-    after, run, sent = run_job(host, job)
+    after, run, sent = await run_job(host, job)
 
     assert (run["status"], run["output"], after.enabled) == ("ok", "Rain.", False)
     ((target, text, key),) = sent
@@ -100,13 +100,13 @@ def test_a_job_has_a_session_of_its_own_and_its_answer_goes_where_it_should(buil
     assert (info.id, info.source) == (run["session"], "cron")
 
 
-def test_an_answer_that_says_nothing_is_not_sent(build: Callable[..., Any]) -> None:
+async def test_an_answer_that_says_nothing_is_not_sent(build: Callable[..., Any]) -> None:
     host, _ = build("[SILENT]")
-    _, run, sent = run_job(host, Job("", "quiet", ONCE, prompt="x", deliver="irc:#room"))
+    _, run, sent = await run_job(host, Job("", "quiet", ONCE, prompt="x", deliver="irc:#room"))
     assert (run["status"], sent) == ("silent", [])
 
 
-def test_a_job_does_not_work_where_a_link_leads_that_took_the_place_of_its_directory(
+async def test_a_job_does_not_work_where_a_link_leads_that_took_the_place_of_its_directory(
     build: Callable[..., Any], tmp_path: Path
 ) -> None:
     host, model = build("Done.", "Done.")
@@ -120,40 +120,40 @@ def test_a_job_does_not_work_where_a_link_leads_that_took_the_place_of_its_direc
 
     own.rmdir()
     own.symlink_to(elsewhere)
-    _, run, _ = run_job(host, job)
+    _, run, _ = await run_job(host, job)
     assert run["status"] == "error" and f"now leads to {elsewhere}" in run["output"], run
     assert model.requests == []
 
 
-def test_a_model_that_fails_is_told(build: Callable[..., Any]) -> None:
+async def test_a_model_that_fails_is_told(build: Callable[..., Any]) -> None:
     host, _ = build()
-    after, run, sent = run_job(host, Job("", "news", ONCE, prompt="x", deliver="irc:#room"))
+    after, run, sent = await run_job(host, Job("", "news", ONCE, prompt="x", deliver="irc:#room"))
     assert run["status"] == "error"
     assert after.last_error
     assert sent[0][1].startswith("⏰ news\n\n⚠️ The job failed (error): ")
 
 
 @pytest.mark.parametrize(("mode", "status"), [("deny", "denied"), ("approve", "ok")])
-def test_what_asks_is_refused_unless_the_operator_allows_it(
+async def test_what_asks_is_refused_unless_the_operator_allows_it(
     build: Callable[..., Any], tmp_path: Path, mode: str, status: str
 ) -> None:
     target = tmp_path.with_name(f"{tmp_path.name}-elsewhere") / "file"  # `tmp_path` is the home
     host, model = build(
         call("write_file", path=str(target), content="x"), "Done.", config=f"approvals: {{cron_mode: {mode}}}\n"
     )
-    run_job(host, Job("", "writer", ONCE, prompt="write"))
+    await run_job(host, Job("", "writer", ONCE, prompt="write"))
     assert target.exists() == (status == "ok")
     assert ("no user can be asked in a scheduled job" in str(model.requests[-1])) == (status == "denied")
 
 
-def test_a_script_runs_first_and_the_agent_is_told_what_it_printed(
+async def test_a_script_runs_first_and_the_agent_is_told_what_it_printed(
     build: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "look.sh").write_text("echo disk is full; echo key=$SOME_API_KEY\n")
     monkeypatch.setenv("SOME_API_KEY", "secret-value-1")
     host, model = build("Oh no.")
-    run_job(host, Job("", "disk", ONCE, prompt="Judge.", script="look.sh"))
+    await run_job(host, Job("", "disk", ONCE, prompt="Judge.", script="look.sh"))
     asked = model.requests[0]["messages"][-1]["content"]
     assert '<foreign-text from="look.sh">\ndisk is full\nkey=\n' in asked
     assert asked.endswith("Judge.")
@@ -167,24 +167,26 @@ def test_a_script_runs_first_and_the_agent_is_told_what_it_printed(
         ("raise SystemExit(3)", "error", "ended with status 3"),
     ],
 )
-def test_a_script_may_be_the_whole_job(
+async def test_a_script_may_be_the_whole_job(
     build: Callable[..., Any], tmp_path: Path, script: str, status: str, text: str
 ) -> None:
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "job.py").write_text(script)
     host, model = build()
-    _, run, sent = run_job(host, Job("", "job", ONCE, script="job.py", no_agent=True, deliver="irc:#room"))
+    _, run, sent = await run_job(host, Job("", "job", ONCE, script="job.py", no_agent=True, deliver="irc:#room"))
     assert run["status"] == status
     assert text in run["output"]
     assert bool(sent) == (status != "silent")
     assert model.requests == []
 
 
-def test_a_job_is_told_what_another_said_and_shown_the_toolsets_that_it_may_use(build: Callable[..., Any]) -> None:
+async def test_a_job_is_told_what_another_said_and_shown_the_toolsets_that_it_may_use(
+    build: Callable[..., Any],
+) -> None:
     host, model = build("First.", "Second.")
-    first, _, _ = run_job(host, Job("", "first", ONCE, prompt="x"))
+    first, _, _ = await run_job(host, Job("", "first", ONCE, prompt="x"))
     host.agent._transcript = None
-    run_job(host, Job("", "second", ONCE, prompt="y", context_from=(first.id,), toolsets=("file",)))
+    await run_job(host, Job("", "second", ONCE, prompt="y", context_from=(first.id,), toolsets=("file",)))
     assert f'<foreign-text from="job {first.id}">\nFirst.\n' in model.requests[1]["messages"][-1]["content"]
     tools = [t["function"]["name"] for t in model.requests[1]["tools"]]
     assert tools == ["patch", "read_file", "search_files", "write_file"]

@@ -11,7 +11,7 @@ from hermes_agent.host.maintenance import GRACE_PERIOD_S, MB, MemoryWatch, resid
 from hermes_agent.testing.chat import chat_host
 
 
-def watched(
+async def watched(
     uses: list[int], after: int = 0, *, age: float = GRACE_PERIOD_S + 1, soft: int = 100, hard: int = 200
 ) -> list[str]:
     """Return what is done when so many MB are used at one look after another; `after`: once idle sessions are gone."""
@@ -46,22 +46,22 @@ def watched(
         await asyncio.wait_for(over.wait(), 30)
         await watch.drain(0)
 
-    asyncio.run(run())
+    await run()
     return done
 
 
-def test_beyond_the_first_limit_idle_sessions_are_let_go_and_not_again_at_each_look() -> None:
-    assert watched([50, 150, 150, 150], after=150) == ["relieve"]
+async def test_beyond_the_first_limit_idle_sessions_are_let_go_and_not_again_at_each_look() -> None:
+    assert await watched([50, 150, 150, 150], after=150) == ["relieve"]
 
 
-def test_beyond_the_second_limit_it_restarts_when_letting_go_did_not_help() -> None:
-    assert watched([250], after=80) == ["relieve"]
-    assert watched([250], after=230) == ["relieve", "restart"]
-    assert watched([250], after=230, soft=0) == ["relieve", "restart"]
+async def test_beyond_the_second_limit_it_restarts_when_letting_go_did_not_help() -> None:
+    assert await watched([250], after=80) == ["relieve"]
+    assert await watched([250], after=230) == ["relieve", "restart"]
+    assert await watched([250], after=230, soft=0) == ["relieve", "restart"]
 
 
-def test_a_daemon_that_uses_too_much_from_the_start_does_not_restart_for_ever() -> None:
-    assert watched([250], after=230, age=1.0) == ["relieve"]
+async def test_a_daemon_that_uses_too_much_from_the_start_does_not_restart_for_ever() -> None:
+    assert await watched([250], after=230, age=1.0) == ["relieve"]
 
 
 FIRST = "what no other test of this process says"

@@ -222,7 +222,7 @@ async def test_a_request_that_nobody_judged_is_not_sent() -> None:
         await transport.handle_async_request(http.Request("GET", url))
 
 
-def test_the_whole_sign_in_at_a_server_of_another_name(tmp_path: Path) -> None:
+async def test_the_whole_sign_in_at_a_server_of_another_name(tmp_path: Path) -> None:
     port = free_port()
     values = {"url": f"http://127.0.0.1:{port}/mcp", **OAUTH}
     issuer = f"http://localhost:{port}"
@@ -232,14 +232,14 @@ def test_the_whole_sign_in_at_a_server_of_another_name(tmp_path: Path) -> None:
         assert address.startswith(f"{issuer}/authorize?")
         threading.Thread(target=lambda: urllib.request.urlopen(address, timeout=60).close(), daemon=True).start()
 
-    def signed_in(**lists: Any) -> None:
+    async def signed_in(**lists: Any) -> None:
         tables = HostTables({f"network.{name}": value for name, value in lists.items()}.get)
-        asyncio.run(asyncio.wait_for(sign_in(settings, tmp_path, visit, tables), 60))
+        await asyncio.wait_for(sign_in(settings, tmp_path, visit, tables), 60)
 
     environ = {"TEST_GUARDED": str(port), "TEST_ISSUER": issuer}
     with running([sys.executable, PEER, "http", str(port)], host="127.0.0.1", port=port, path="", environ=environ):
         with pytest.raises(BaseException) as refused:
-            signed_in(deny=["localhost"])
+            await signed_in(deny=["localhost"])
         assert not (tmp_path / "mcp-tokens").exists(), refused.value
-        signed_in(tools="hosts", hosts=["127.0.0.1:*", "[::1]:*", "localhost:*"])
+        await signed_in(tools="hosts", hosts=["127.0.0.1:*", "[::1]:*", "localhost:*"])
     assert "access_token" in (tmp_path / "mcp-tokens" / "weather.json").read_text()

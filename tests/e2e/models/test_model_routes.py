@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import datetime
 from pathlib import Path
@@ -43,7 +42,7 @@ async def say(host: Host, *messages: Any, session: str = "", **given: Any) -> li
     return found
 
 
-def test_rules_choose_by_person_task_picture_and_length_and_a_session_never_goes_back(tmp_path: Path) -> None:
+async def test_rules_choose_by_person_task_picture_and_length_and_a_session_never_goes_back(tmp_path: Path) -> None:
     rules = [
         {"model": "seeing", "vision": True},
         {"model": "long", "longer_than": 500},
@@ -64,13 +63,13 @@ def test_rules_choose_by_person_task_picture_and_length_and_a_session_never_goes
             await host.aclose()
 
     with WireModel() as model:
-        asyncio.run(main(_home(tmp_path, model, routes=rules)))
+        await main(_home(tmp_path, model, routes=rules))
         names = [body["model"] for body in model.bodies]
     assert names[:4] == ["m-1", "seeing", "seeing", "long"]
     assert names[4:] == ["theirs", "jobs", "long", "long", "titles", "named"]
 
 
-def test_a_stored_session_keeps_its_model_when_the_hour_of_a_rule_ends(tmp_path: Path) -> None:
+async def test_a_stored_session_keeps_its_model_when_the_hour_of_a_rule_ends(tmp_path: Path) -> None:
     with WireModel() as model:
         host = _home(tmp_path, model)
         hour = [23]
@@ -92,10 +91,10 @@ def test_a_stored_session_keeps_its_model_when_the_hour_of_a_rule_ends(tmp_path:
         assert (ask("s1"), ask("s2")) == ("night", "day")
         hour[0] = 5
         assert (ask("s2"), ask("")) == ("day", "night")
-        asyncio.run(host.aclose())
+        await host.aclose()
 
 
-def test_a_failed_provider_is_tried_with_a_probe_and_the_fallback_is_announced_once(tmp_path: Path) -> None:
+async def test_a_failed_provider_is_tried_with_a_probe_and_the_fallback_is_announced_once(tmp_path: Path) -> None:
     async def main(host: Host, model: WireModel) -> tuple[list[list[str]], list[list[str]]]:
         try:
             first = await say(host, "one", "two")
@@ -116,7 +115,7 @@ def test_a_failed_provider_is_tried_with_a_probe_and_the_fallback_is_announced_o
     broken = Reply("out of order", status=500)
     with WireModel(broken, broken, Reply("ok"), Reply("back")) as model, WireModel(Reply("instead")) as other:
         chain = [{"provider": "custom", "base_url": other.url, "model": "m-2", "api_key": "k-0123456789"}]
-        first, later = asyncio.run(main(_home(tmp_path, model, fallback_providers=chain), model))
+        first, later = await main(_home(tmp_path, model, fallback_providers=chain), model)
         said = [body["messages"][-1]["content"] for body in model.bodies]
         assert [body["messages"][-1]["content"] for body in other.bodies] == ["one", "two", "three", "four"]
     probe = "Answer with the one word: ok"

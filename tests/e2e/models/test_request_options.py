@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,9 @@ def _home(tmp_path: Path, model: WireModel, **config: Any) -> Path:
     return tmp_path
 
 
-def test_options_of_a_session_reach_its_model_and_are_left_out_once_where_they_are_refused(tmp_path: Path) -> None:
+async def test_options_of_a_session_reach_its_model_and_are_left_out_once_where_they_are_refused(
+    tmp_path: Path,
+) -> None:
     async def main(home: Path) -> list[list[str]]:
         host = Host.build(home)
         try:
@@ -73,13 +74,13 @@ def test_options_of_a_session_reach_its_model_and_are_left_out_once_where_they_a
             await host.aclose()
 
     with WireModel(Reply("unsupported parameter: seed", status=400), Reply()) as model:
-        notices = asyncio.run(main(_home(tmp_path, model)))
+        notices = await main(_home(tmp_path, model))
         sent = [(b["model"], b.get("temperature"), b.get("seed")) for b in model.bodies]
     assert sent == [("m-1", 0.25, 7), ("m-1", 0.25, None), ("m-1", 0.25, None), ("m-2", None, 7)]
     assert notices == [["seed is left out for m-1 of custom: the provider refuses it."], []]
 
 
-def test_a_side_task_has_options_of_its_own(tmp_path: Path) -> None:
+async def test_a_side_task_has_options_of_its_own(tmp_path: Path) -> None:
     task = {"temperature": 0.1, "top_p": 0.9, "max_tokens": 40, "seed": 3, "stop": ["END"], "reasoning_effort": "low"}
 
     with WireModel(Reply("no seed here: seed is not supported", status=400), Reply("A title")) as model:
@@ -87,7 +88,7 @@ def test_a_side_task_has_options_of_its_own(tmp_path: Path) -> None:
         try:
             assert host.side_answer("title_generation", "Write a title.", 200) == "A title"
         finally:
-            asyncio.run(host.aclose())
+            await host.aclose()
         first, second = model.bodies
     assert {name: first[name] for name in task} == task
     assert {name: second.get(name) for name in task} == {**task, "seed": None}

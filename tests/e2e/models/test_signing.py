@@ -50,7 +50,7 @@ def home_for(tmp_path: Path, provider: str, url: str) -> Path:
     return home
 
 
-def ask(home: Path, times: int = 1) -> list[str]:
+async def ask(home: Path, times: int = 1) -> list[str]:
     async def main() -> list[str]:
         host = Host.build(home)
         try:
@@ -63,12 +63,12 @@ def ask(home: Path, times: int = 1) -> list[str]:
         finally:
             await host.aclose()
 
-    return asyncio.run(main())
+    return await main()
 
 
-def failure(home: Path) -> ModelError:
+async def failure(home: Path) -> ModelError:
     with pytest.raises(ModelError) as caught:
-        ask(home)
+        await ask(home)
     return caught.value
 
 
@@ -111,7 +111,7 @@ def test_the_signatures_are_those_of_amazons_test_suite(method: str, query: str,
 
 @pytest.mark.parametrize("session", ["", SESSION])
 @pytest.mark.parametrize("place", ["profile", "config"])
-def test_bedrock_is_asked_with_a_signature(
+async def test_bedrock_is_asked_with_a_signature(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, session: str
 ) -> None:
     with SignedModel({"AKIDEXAMPLE": (SECRET, session)}, "eu-central-1") as model:
@@ -125,7 +125,7 @@ def test_bedrock_is_asked_with_a_signature(
         )
         monkeypatch.setenv("AWS_PROFILE", "work")
         monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE" if place == "profile" else "AWS_CONFIG_FILE", str(file))
-        assert ask(home, 2) == ["It is done."] * 2
+        assert await ask(home, 2) == ["It is done."] * 2
         assert model.refused == []
 
 
@@ -140,12 +140,12 @@ def test_keys_of_aws_in_the_file_env_of_the_home_sign(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "It is done.\n"), done.stderr
 
 
-def test_a_key_of_bedrock_goes_before_the_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_of_bedrock_goes_before_the_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "bedrock-key-0123456789")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     with SignedModel({"AKIDEXAMPLE": (SECRET, "")}) as model:
-        error = failure(home_for(tmp_path, "bedrock", model.url))
+        error = await failure(home_for(tmp_path, "bedrock", model.url))
         assert model.refused == ["Missing Authentication Token"]
     assert (error.kind, "AWS_BEARER_TOKEN_BEDROCK" in str(error)) == ("auth", True)
 
@@ -170,7 +170,7 @@ def test_a_key_of_bedrock_goes_before_the_signature(tmp_path: Path, monkeypatch:
     ],
     ids=["none", "half", "no profile", "sso", "unknown key", "wrong secret"],
 )
-def test_what_is_wrong_with_the_credentials_of_aws_is_said(
+async def test_what_is_wrong_with_the_credentials_of_aws_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], kind: str, told: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "botocore", None)  # type: ignore[arg-type]
@@ -179,12 +179,12 @@ def test_what_is_wrong_with_the_credentials_of_aws_is_said(
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws" / "config").write_text("[profile sso]\nsso_session = work\n")
     with SignedModel({"AKIDEXAMPLE": (SECRET, "")}) as model:
-        error = failure(home_for(tmp_path, "bedrock", model.url))
+        error = await failure(home_for(tmp_path, "bedrock", model.url))
     assert (error.kind, told in str(error)) == (kind, True), str(error)
     assert SECRET not in str(error)
 
 
-def test_a_profile_whose_keys_have_to_be_asked_for_signs_with_botocore(
+async def test_a_profile_whose_keys_have_to_be_asked_for_signs_with_botocore(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("botocore")
@@ -196,7 +196,7 @@ def test_a_profile_whose_keys_have_to_be_asked_for_signs_with_botocore(
     (tmp_path / ".aws" / "config").write_text(f"[profile asks]\ncredential_process = cat {tmp_path}/answer\n")
     monkeypatch.setenv("AWS_PROFILE", "asks")
     with SignedModel({"AKIDEXAMPLE": (SECRET, SESSION)}) as model:
-        assert ask(home_for(tmp_path, "bedrock", model.url)) == ["It is done."]
+        assert await ask(home_for(tmp_path, "bedrock", model.url)) == ["It is done."]
 
 
 def signing_client(sign: Callable[[UnsignedRequest], Mapping[str, str]], url: str) -> HttpModelClient:
@@ -267,7 +267,7 @@ def account(google: Google) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["user", "account", "metadata"])
-def test_vertex_renews_its_token_when_it_ends_and_not_before(
+async def test_vertex_renews_its_token_when_it_ends_and_not_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     with Google() as google:
@@ -286,12 +286,12 @@ def test_vertex_renews_its_token_when_it_ends_and_not_before(
             monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
         home = home_for(tmp_path, "vertex", google.url)
         _forget()
-        assert ask(home, 3) == ["It is done."] * 3
+        assert await ask(home, 3) == ["It is done."] * 3
         assert len(google.renewed) == 1
         google.lives_s = 60  # it is about to end
         google.renewed.append("revoked")  # the present token is another one: the one that is kept is refused
-        assert ask(home) == ["It is done."]
-        assert ask(home) == ["It is done."]
+        assert await ask(home) == ["It is done."]
+        assert await ask(home) == ["It is done."]
         assert len(google.renewed) == 4
 
 
@@ -312,7 +312,7 @@ def _forget() -> None:
         ({"type": "service_account", "private_key": "x", "private_key_id": "k", "client_email": "e"}, "no RSA key"),
     ],
 )
-def test_what_is_wrong_with_the_credentials_of_google_is_said(
+async def test_what_is_wrong_with_the_credentials_of_google_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: Any, told: str
 ) -> None:
     file = tmp_path / "credentials.json"
@@ -324,13 +324,13 @@ def test_what_is_wrong_with_the_credentials_of_google_is_said(
         elif content is not None:
             whole = content if "type" in content else user(google) | content
             file.write_text(json.dumps(whole))
-        error = failure(home_for(tmp_path, "vertex", google.url))
+        error = await failure(home_for(tmp_path, "vertex", google.url))
     assert (error.kind, told in str(error)) == ("no_key", True), str(error)
 
 
-def test_a_machine_without_credentials_of_google_is_told_how_to_get_them(tmp_path: Path) -> None:
+async def test_a_machine_without_credentials_of_google_is_told_how_to_get_them(tmp_path: Path) -> None:
     _forget()
-    error = failure(home_for(tmp_path, "vertex", "http://127.0.0.1:9/v1"))
+    error = await failure(home_for(tmp_path, "vertex", "http://127.0.0.1:9/v1"))
     assert error.kind == "no_key" and "gcloud auth application-default login" in str(error)
 
 
@@ -353,7 +353,7 @@ def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Azure]:
 
 
 @pytest.mark.parametrize("kind", ["workload", "principal"])
-def test_azure_is_asked_with_a_token_that_is_kept_and_asked_for_again_when_it_is_refused(
+async def test_azure_is_asked_with_a_token_that_is_kept_and_asked_for_again_when_it_is_refused(
     azure: Azure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     if kind == "workload":
@@ -364,19 +364,19 @@ def test_azure_is_asked_with_a_token_that_is_kept_and_asked_for_again_when_it_is
         monkeypatch.setenv("AZURE_CLIENT_SECRET", CLIENT_SECRET)
     home = home_for(tmp_path, "azure-foundry", azure.url)
 
-    assert ask(home, 3) == ["It is done."] * 3
+    assert await ask(home, 3) == ["It is done."] * 3
     assert [grant["scope"] for grant in azure.authority.grants] == ["https://cognitiveservices.azure.com/.default"]
     azure.authority.grants.append({})  # the present token is another one: the one that is kept is refused
-    assert ask(home, 2) == ["It is done."] * 2
+    assert await ask(home, 2) == ["It is done."] * 2
     assert len(azure.authority.grants) == 3
 
 
-def test_a_refusal_of_entra_names_its_code_and_what_to_set(
+async def test_a_refusal_of_entra_names_its_code_and_what_to_set(
     azure: Azure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_CLIENT_SECRET", "another-secret")
 
-    error = failure(home_for(tmp_path, "azure-foundry", azure.url))
+    error = await failure(home_for(tmp_path, "azure-foundry", azure.url))
 
     assert error.kind == "no_key"
     assert "AADSTS7000215: Invalid client secret provided" in str(error)

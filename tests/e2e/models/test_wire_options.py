@@ -6,7 +6,6 @@ compared with that page as a whole, or null.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ OF_EACH_REQUEST = {"model", "messages", "tools", "stream", "stream_options", "in
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_request_has_the_options_in_the_words_of_the_provider(tmp_path: Path, name: str) -> None:
+async def test_a_request_has_the_options_in_the_words_of_the_provider(tmp_path: Path, name: str) -> None:
     given = json.loads((FOLDER / f"{name}.json").read_text())
     replies = [Reply(text, status=400) for text in given.get("refusals", ())] + [Reply()]
 
@@ -44,7 +43,7 @@ def test_a_request_has_the_options_in_the_words_of_the_provider(tmp_path: Path, 
         block = {"provider": given["provider"], "base_url": model.url, "default": given["model"]}
         block |= {"api_key": "k-0123456789", "api_mode": given.get("api_mode", "")}
         (tmp_path / "config.yaml").write_text(json.dumps({"model": block, "compression": {"enabled": False}}))
-        notices = asyncio.run(main(Host.build(tmp_path)))
+        notices = await main(Host.build(tmp_path))
         body = model.bodies[-1]
     assert {field: value for field, value in body.items() if field not in OF_EACH_REQUEST} == given["body"]
     assert [notice.split(" ", 1)[0] for notice in notices] == given["left_out"]

@@ -253,7 +253,7 @@ def page() -> str:
     return file.read_text(encoding="utf-8")
 
 
-def run_command(host: Host, name: str, argument: str) -> Any:
+async def run_command(host: Host, name: str, argument: str) -> Any:
     """Run a slash command of a plugin as a conversation does: in a worker, beside a core loop."""
 
     async def main() -> Any:
@@ -263,10 +263,12 @@ def run_command(host: Host, name: str, argument: str) -> Any:
             finally:
                 await host.clients.aclose()
 
-    return asyncio.run(main())
+    return await main()
 
 
-def test_the_guide_s_tldr_runs_as_printed(scripted: Scripted, write_plugin: Write, start: Start, page: str) -> None:
+async def test_the_guide_s_tldr_runs_as_printed(
+    scripted: Scripted, write_plugin: Write, start: Start, page: str
+) -> None:
     write_plugin(
         "tldr", printed(page, 'def register(ctx):\nctx.register_command(\nname="tldr"', "return result.text\n")
     )
@@ -276,12 +278,12 @@ def test_the_guide_s_tldr_runs_as_printed(scripted: Scripted, write_plugin: Writ
     with scripted(script) as model:
         host = start(configured(model, enabled="tldr"))
 
-        assert run_command(host, "tldr", " ") == "Usage: /tldr <text to summarise>"
-        assert run_command(host, "tldr", "a long text") == "short"
+        assert await run_command(host, "tldr", " ") == "Usage: /tldr <text to summarise>"
+        assert await run_command(host, "tldr", "a long text") == "short"
         assert [(b["max_tokens"], b["temperature"]) for b in model.bodies()] == [(256, 0.3)]
 
 
-def test_the_guide_s_paste_to_tasks_runs_as_printed(
+async def test_the_guide_s_paste_to_tasks_runs_as_printed(
     scripted: Scripted, write_plugin: Write, start: Start, page: str
 ) -> None:
     start_at = 'def register(ctx):\nctx.register_command(\nname="paste-to-tasks"'
@@ -294,8 +296,8 @@ def test_the_guide_s_paste_to_tasks_runs_as_printed(
     with scripted(script) as model:
         host = start(configured(model, enabled="tasks"))
 
-        assert run_command(host, "paste-to-tasks", "good notes") == "- [Ada] write it\n- [?] read it"
-        assert run_command(host, "paste-to-tasks", "bad notes") == (
+        assert await run_command(host, "paste-to-tasks", "good notes") == "- [Ada] write it\n- [?] read it"
+        assert await run_command(host, "paste-to-tasks", "bad notes") == (
             "Couldn't parse a response. Raw output:\nI see no tasks."
         )
         text = model.bodies()[0]["messages"][1]["content"][0]["text"]

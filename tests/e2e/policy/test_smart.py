@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import Callable
@@ -117,7 +116,7 @@ def test_a_secret_in_a_command_is_not_shown_to_the_model() -> None:
     assert "s3cr3t" not in json.dumps(host.model.requests)
 
 
-def decide(answer: Callable[[str, int], str], approver: Any, *, timeout_s: float = 30, smart: bool = True) -> Any:
+async def decide(answer: Callable[[str, int], str], approver: Any, *, timeout_s: float = 30, smart: bool = True) -> Any:
     async def main() -> Any:
         bridge = Bridge()
         try:
@@ -128,23 +127,23 @@ def decide(answer: Callable[[str, int], str], approver: Any, *, timeout_s: float
         finally:
             bridge.close()
 
-    return asyncio.run(main())
+    return await main()
 
 
-def test_where_nobody_is_there_the_model_is_not_asked_and_the_answer_is_no() -> None:
+async def test_where_nobody_is_there_the_model_is_not_asked_and_the_answer_is_no() -> None:
     def answer(prompt: str, most: int) -> str:
         raise AssertionError("nobody asks")
 
-    assert isinstance(decide(answer, NoApprover("here")), Refusal)
+    assert isinstance(await decide(answer, NoApprover("here")), Refusal)
 
 
-def test_a_question_that_is_not_for_a_model_goes_to_the_person() -> None:
+async def test_a_question_that_is_not_for_a_model_goes_to_the_person() -> None:
     person = Person(always="once")
-    assert decide(lambda prompt, most: HARMLESS, person, smart=False) is None
+    assert await decide(lambda prompt, most: HARMLESS, person, smart=False) is None
     assert len(person.asked) == 1
 
 
-def test_a_model_that_is_silent_does_not_keep_the_person_from_being_asked() -> None:
+async def test_a_model_that_is_silent_does_not_keep_the_person_from_being_asked() -> None:
     silent, person = threading.Event(), Person(always="once")
 
     def answer(prompt: str, most: int) -> str:
@@ -152,18 +151,18 @@ def test_a_model_that_is_silent_does_not_keep_the_person_from_being_asked() -> N
         return HARMLESS
 
     try:
-        assert decide(answer, person, timeout_s=0.05) is None
+        assert await decide(answer, person, timeout_s=0.05) is None
     finally:
         silent.set()
     assert len(person.asked) == 1
 
 
-def test_a_model_that_cannot_be_had_is_no_model() -> None:
+async def test_a_model_that_cannot_be_had_is_no_model() -> None:
     def answer(prompt: str, most: int) -> str:
         raise UserError("the embedded model is too small")
 
     person = Person(always="once")
-    decide(answer, person)
+    await decide(answer, person)
     assert len(person.asked) == 1
 
 

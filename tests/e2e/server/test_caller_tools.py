@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -30,7 +29,7 @@ CALLED = Reply("Let me look.", "tool_calls", (("get_weather", {"city": "Oslo"}),
 SUNNY = Reply("It is sunny in Oslo.")
 
 
-def run(
+async def run(
     tmp_path: Path, ask: Callable[[Client], Awaitable[Any]], *replies: Reply, mode: str = CHAT
 ) -> tuple[Any, list[dict[str, Any]]]:
     async def main(model: WireModel) -> Any:
@@ -38,7 +37,7 @@ def run(
             return await ask(client)
 
     with WireModel(*replies) as model:
-        return asyncio.run(main(model)), model.bodies
+        return await main(model), model.bodies
 
 
 def offered(body: dict[str, Any]) -> set[str]:
@@ -46,7 +45,9 @@ def offered(body: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_call_of_the_callers_tool_comes_back_and_its_result_continues_the_turn(tmp_path: Path, mode: str) -> None:
+async def test_a_call_of_the_callers_tool_comes_back_and_its_result_continues_the_turn(
+    tmp_path: Path, mode: str
+) -> None:
     async def ask(client: Client) -> Any:
         first = await client.chat.completions.create(model="hermes-agent", messages=ASK, tools=[WEATHER])
         message = first.choices[0].message
@@ -56,7 +57,7 @@ def test_a_call_of_the_callers_tool_comes_back_and_its_result_continues_the_turn
         second = await client.chat.completions.create(model="hermes-agent", messages=history, tools=[WEATHER])
         return first, second
 
-    (first, second), bodies = run(tmp_path, ask, CALLED, SUNNY, mode=mode)
+    (first, second), bodies = await run(tmp_path, ask, CALLED, SUNNY, mode=mode)
     (call,) = first.choices[0].message.tool_calls
     assert (first.choices[0].finish_reason, first.choices[0].message.content) == ("tool_calls", "Let me look.")
     assert (call.function.name, json.loads(call.function.arguments)) == ("get_weather", {"city": "Oslo"})
@@ -66,7 +67,7 @@ def test_a_call_of_the_callers_tool_comes_back_and_its_result_continues_the_turn
     assert json.dumps(bodies[1]).count("What is the weather in Oslo?") == 1
 
 
-def test_a_stream_ends_with_the_calls(tmp_path: Path) -> None:
+async def test_a_stream_ends_with_the_calls(tmp_path: Path) -> None:
     calls = (("get_weather", {"city": "Oslo"}), ("get_weather", {"city": "Bergen"}))
 
     async def ask(client: Client) -> list[Any]:
@@ -75,7 +76,7 @@ def test_a_stream_ends_with_the_calls(tmp_path: Path) -> None:
         )
         return [chunk async for chunk in stream]
 
-    chunks, _ = run(tmp_path, ask, Reply("Both.", "tool_calls", calls))
+    chunks, _ = await run(tmp_path, ask, Reply("Both.", "tool_calls", calls))
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
     assert "".join(delta.content or "" for delta in deltas) == "Both."
     (listed,) = [delta.tool_calls for delta in deltas if delta.tool_calls]
@@ -87,20 +88,20 @@ def test_a_stream_ends_with_the_calls(tmp_path: Path) -> None:
     assert chunks[-1].usage.total_tokens == 10
 
 
-def test_the_agent_runs_its_own_tools_and_those_beside_a_callers_call_wait(tmp_path: Path) -> None:
+async def test_the_agent_runs_its_own_tools_and_those_beside_a_callers_call_wait(tmp_path: Path) -> None:
     todo = ("todo", {"todos": [{"id": "1", "content": "look", "status": "pending"}]})
 
     async def ask(client: Client) -> Any:
         return await client.chat.completions.create(model="hermes-agent", messages=ASK, tools=[WEATHER])
 
     own, mixed = Reply("", "tool_calls", (todo,)), Reply("", "tool_calls", (todo, ("get_weather", {"city": "Oslo"})))
-    answer, bodies = run(tmp_path, ask, own, mixed)
+    answer, bodies = await run(tmp_path, ask, own, mixed)
     assert [call.function.name for call in answer.choices[0].message.tool_calls] == ["get_weather"]
     assert len(bodies) == 2
     assert [message["role"] for message in bodies[1]["messages"][1:]] == ["user", "assistant", "tool"]
 
 
-def test_a_callers_tool_replaces_one_of_the_agent_and_can_be_forced(tmp_path: Path) -> None:
+async def test_a_callers_tool_replaces_one_of_the_agent_and_can_be_forced(tmp_path: Path) -> None:
     mine = {"type": "function", "function": {"name": "todo", "description": "The caller's own."}}
     forced = {"type": "function", "function": {"name": "todo"}}
 
@@ -109,13 +110,13 @@ def test_a_callers_tool_replaces_one_of_the_agent_and_can_be_forced(tmp_path: Pa
             model="hermes-agent", messages=ASK, tools=[mine], tool_choice=forced, parallel_tool_calls=False
         )
 
-    answer, (body,) = run(tmp_path, ask, Reply("", "tool_calls", (("todo", {}),)))
+    answer, (body,) = await run(tmp_path, ask, Reply("", "tool_calls", (("todo", {}),)))
     (sent,) = [tool["function"] for tool in body["tools"] if tool["function"]["name"] == "todo"]
     assert (sent["description"], body["tool_choice"]) == ("The caller's own.", forced)
     assert answer.choices[0].message.tool_calls[0].function.name == "todo"
 
 
-def test_a_session_continues_with_the_results_and_refuses_others(tmp_path: Path) -> None:
+async def test_a_session_continues_with_the_results_and_refuses_others(tmp_path: Path) -> None:
     headers = {"X-Hermes-Session-Id": "weather-1"}
 
     async def ask(client: Client) -> Any:
@@ -136,7 +137,7 @@ def test_a_session_continues_with_the_results_and_refuses_others(tmp_path: Path)
         third = await send([{"role": "user", "content": "Thanks."}])
         return second, third
 
-    (second, third), bodies = run(tmp_path, ask, CALLED, SUNNY, Reply("Welcome."))
+    (second, third), bodies = await run(tmp_path, ask, CALLED, SUNNY, Reply("Welcome."))
     assert (second.choices[0].message.content, third.choices[0].message.content) == (SUNNY.text, "Welcome.")
     roles = [message["role"] for message in bodies[2]["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
@@ -144,7 +145,7 @@ def test_a_session_continues_with_the_results_and_refuses_others(tmp_path: Path)
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_responses_return_function_calls_and_continue_from_the_answer(tmp_path: Path, is_streamed: bool) -> None:
+async def test_responses_return_function_calls_and_continue_from_the_answer(tmp_path: Path, is_streamed: bool) -> None:
     async def ask(client: Client) -> Any:
         async def respond(**given: Any) -> Any:
             given = {"model": "hermes-agent", "tools": [FLAT], **given}
@@ -158,13 +159,13 @@ def test_responses_return_function_calls_and_continue_from_the_answer(tmp_path: 
         output = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
         return call, await respond(previous_response_id=first.id, input=[output])
 
-    (call, second), bodies = run(tmp_path, ask, CALLED, SUNNY)
+    (call, second), bodies = await run(tmp_path, ask, CALLED, SUNNY)
     assert (call.name, json.loads(call.arguments), call.status) == ("get_weather", {"city": "Oslo"}, "completed")
     assert second.output_text == SUNNY.text
     assert [message["role"] for message in bodies[1]["messages"]] == ["system", "user", "assistant", "tool"]
 
 
-def test_tools_that_no_caller_can_run_are_refused(tmp_path: Path) -> None:
+async def test_tools_that_no_caller_can_run_are_refused(tmp_path: Path) -> None:
     bad: list[tuple[Any, str]] = [
         ([{"type": "web_search"}], "tools[0].type"),
         ([{"type": "function", "function": {"name": "no spaces"}}], "tools[0].function.name"),
@@ -186,5 +187,5 @@ def test_tools_that_no_caller_can_run_are_refused(tmp_path: Path) -> None:
                 ],
             )
 
-    _, bodies = run(tmp_path, ask, mode=ANTHROPIC)
+    _, bodies = await run(tmp_path, ask, mode=ANTHROPIC)
     assert bodies == []

@@ -69,14 +69,14 @@ async def serving_host(home: Path, config: dict[str, Any]) -> AsyncIterator[tupl
         await host.aclose()
 
 
-def run(
+async def run(
     tmp_path: Path, model: WireModel, ask: Callable[[Host, openai.AsyncOpenAI], Awaitable[Any]], **more: Any
 ) -> Any:
     async def main() -> Any:
         async with serving_host(tmp_path / "home", {"model": _block(model), **more}) as (host, client):
             return await ask(host, client)
 
-    return asyncio.run(main())
+    return await main()
 
 
 def _block(model: WireModel, **more: Any) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _write(file: Path, value: Any) -> None:
     file.write_text(json.dumps(value))
 
 
-def test_the_list_names_what_can_be_chosen_with_abilities_and_a_request_chooses_it(tmp_path: Path) -> None:
+async def test_the_list_names_what_can_be_chosen_with_abilities_and_a_request_chooses_it(tmp_path: Path) -> None:
     async def ask(host: Host, client: openai.AsyncOpenAI) -> Any:
         endpoint = host.select_model().endpoint
         entries = [{"id": "m-2", "context_length": 9000, "architecture": {"input_modalities": ["text", "image"]}}]
@@ -105,7 +105,7 @@ def test_the_list_names_what_can_be_chosen_with_abilities_and_a_request_chooses_
     with WireModel() as model, WireModel(Reply("From the box.")) as other:
         box = {"box": {"base_url": other.url, "api_key": "k-0123456789"}}
         chain = [{"provider": "box", "model": "big"}]
-        listed, one, answers = run(tmp_path, model, ask, providers=box, fallback_providers=chain)
+        listed, one, answers = await run(tmp_path, model, ask, providers=box, fallback_providers=chain)
         assert [body["model"] for body in model.bodies + other.bodies] == ["m-2", "big"]
     assert set(listed) == {"m-1", "hermes-agent", "scripted-1", "m-2", "box/big"}
     assert (listed["box/big"]["owned_by"], one.id) == ("box", "m-2")
@@ -118,7 +118,7 @@ def test_the_list_names_what_can_be_chosen_with_abilities_and_a_request_chooses_
     assert [answer.choices[0].message.content for answer in answers] == ["It is done.", "From the box."]
 
 
-def test_embeddings_come_from_the_provider_and_are_counted(tmp_path: Path) -> None:
+async def test_embeddings_come_from_the_provider_and_are_counted(tmp_path: Path) -> None:
     async def ask(host: Host, client: openai.AsyncOpenAI) -> Any:
         several = await client.embeddings.create(model="e-1", input=["a", "bcd"], encoding_format="float")
         single = await client.embeddings.create(model="hermes-agent", input="ab", encoding_format="float")
@@ -128,7 +128,7 @@ def test_embeddings_come_from_the_provider_and_are_counted(tmp_path: Path) -> No
         return several, single
 
     with Embedder() as model:
-        several, single = run(tmp_path, model, ask, auxiliary={"embeddings": {"model": "e-2"}})
+        several, single = await run(tmp_path, model, ask, auxiliary={"embeddings": {"model": "e-2"}})
         assert [body["model"] for body in model.bodies] == ["e-1", "e-2"]
     assert [item.embedding for item in several.data] == [[0.5, 1], [0.5, 3]]
     assert (single.model, several.usage.prompt_tokens) == ("e-2", 9)
@@ -140,7 +140,7 @@ def test_embeddings_come_from_the_provider_and_are_counted(tmp_path: Path) -> No
     assert (spent.requests, spent.input_tokens) == (2, 18)
 
 
-def test_a_provider_without_embeddings_is_named_with_what_to_do(tmp_path: Path) -> None:
+async def test_a_provider_without_embeddings_is_named_with_what_to_do(tmp_path: Path) -> None:
     async def ask(host: Host, client: openai.AsyncOpenAI) -> openai.APIStatusError:
         with pytest.raises(openai.APIStatusError) as caught:
             await client.embeddings.create(model="e-1", input="ab")
@@ -148,12 +148,12 @@ def test_a_provider_without_embeddings_is_named_with_what_to_do(tmp_path: Path) 
 
     for mode in ("chat_completions", "anthropic_messages"):
         with WireModel() as model:  # it has no such route: 404
-            error = run(tmp_path, model, ask, api_mode=mode)
+            error = await run(tmp_path, model, ask, api_mode=mode)
         assert (error.status_code, error.code) == (400, "unsupported_parameter")
         assert "auxiliary.embeddings.provider" in error.message
 
 
-def test_a_title_for_a_web_client_is_written_by_its_own_model_without_tools(tmp_path: Path) -> None:
+async def test_a_title_for_a_web_client_is_written_by_its_own_model_without_tools(tmp_path: Path) -> None:
     async def ask(host: Host, client: openai.AsyncOpenAI) -> Any:
         message = [{"role": "user", "content": TITLE}]
         title = await client.chat.completions.create(model="hermes-agent", messages=message, max_tokens=50)
@@ -164,7 +164,7 @@ def test_a_title_for_a_web_client_is_written_by_its_own_model_without_tools(tmp_
         return title, text
 
     with WireModel(Reply('{"title": "Norway"}')) as model:
-        title, text = run(tmp_path, model, ask, auxiliary={"web_client": {"model": "small-1"}})
+        title, text = await run(tmp_path, model, ask, auxiliary={"web_client": {"model": "small-1"}})
         bodies = model.bodies
     assert title.choices[0].message.content == text == '{"title": "Norway"}'
     assert [(body["model"], "tools" in body) for body in bodies] == [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -59,7 +58,7 @@ async def agent_at(tmp_path: Path, server: WireModel, mode: str, **more: Any) ->
         await host.aclose()
 
 
-def run(
+async def run(
     tmp_path: Path, ask: Callable[[Client], Awaitable[Any]], *replies: Reply, mode: str = CHAT, **config: Any
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Return what the client got (an error it raised, too), and the bodies that the model was sent."""
@@ -72,7 +71,7 @@ def run(
                 return error
 
     with WireModel(*replies) as model:
-        return asyncio.run(main(model)), model.bodies
+        return await main(model), model.bodies
 
 
 def chat(**given: Any) -> Callable[[Client], Awaitable[Any]]:
@@ -139,7 +138,9 @@ def test_every_option_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_a_caller_sets_reaches_the_model_in_its_protocol_for_that_turn_alone(tmp_path: Path, mode: str) -> None:
+async def test_what_a_caller_sets_reaches_the_model_in_its_protocol_for_that_turn_alone(
+    tmp_path: Path, mode: str
+) -> None:
     async def ask(client: Client) -> dict[str, Any]:
         answers: dict[str, Any] = {}
         for name, (given, *_) in SENT.items():
@@ -147,7 +148,7 @@ def test_what_a_caller_sets_reaches_the_model_in_its_protocol_for_that_turn_alon
         answers["nothing"] = await client.chat.completions.create(**ASK)
         return answers
 
-    answers, bodies = run(tmp_path, ask, mode=mode)
+    answers, bodies = await run(tmp_path, ask, mode=mode)
     plain = bodies.pop()
     for name, (given, *wires) in SENT.items():
         expected = wires[MODES.index(mode)]
@@ -167,7 +168,7 @@ def test_what_a_caller_sets_reaches_the_model_in_its_protocol_for_that_turn_alon
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_responses_send_the_same_and_repeat_it_in_the_answer(tmp_path: Path, mode: str) -> None:
+async def test_responses_send_the_same_and_repeat_it_in_the_answer(tmp_path: Path, mode: str) -> None:
     given: dict[str, Any] = {
         "temperature": 0.25,
         "top_p": 0.5,
@@ -184,7 +185,7 @@ def test_responses_send_the_same_and_repeat_it_in_the_answer(tmp_path: Path, mod
         )
         return first, [event async for event in stream]
 
-    (first, events), bodies = run(tmp_path, ask, mode=mode)
+    (first, events), bodies = await run(tmp_path, ask, mode=mode)
     limit = "max_output_tokens" if mode == RESPONSES else "max_tokens"
     assert [(b["temperature"], b["top_p"], b[limit]) for b in bodies] == [(0.25, 0.5, 77)] * 2
     last = events[-1].response
@@ -202,14 +203,16 @@ def test_responses_send_the_same_and_repeat_it_in_the_answer(tmp_path: Path, mod
         ({"tool_choice": {"type": "function", "name": "todo"}}, "tool_choice", TOOL),
     ],
 )
-def test_what_stands_one_level_down_in_responses_is_sent_too(
+async def test_what_stands_one_level_down_in_responses_is_sent_too(
     tmp_path: Path, given: dict[str, Any], param: str, sent: Any
 ) -> None:
-    answer, bodies = run(tmp_path, lambda client: client.responses.create(model="hermes-agent", input="hi", **given))
+    answer, bodies = await run(
+        tmp_path, lambda client: client.responses.create(model="hermes-agent", input="hi", **given)
+    )
     assert (answer.status, bodies[0][param]) == ("completed", sent)
 
 
-def test_a_forced_tool_is_forced_once_and_no_tool_means_none(tmp_path: Path) -> None:
+async def test_a_forced_tool_is_forced_once_and_no_tool_means_none(tmp_path: Path) -> None:
     calls = Reply("", "tool_calls", [("todo", {})])
 
     async def after_a_long_session(client: Client) -> Any:
@@ -221,22 +224,24 @@ def test_a_forced_tool_is_forced_once_and_no_tool_means_none(tmp_path: Path) -> 
 
     refused = Reply("This model's maximum context length is 3000 tokens.", status=400)
     too_long = (*[Reply()] * 5, refused, Reply(), Reply(), calls, Reply())
-    answer, bodies = run(tmp_path, chat(tool_choice="required"), calls, Reply())
+    answer, bodies = await run(tmp_path, chat(tool_choice="required"), calls, Reply())
     assert answer.choices[0].finish_reason == "stop"
     assert [body.get("tool_choice") for body in bodies] == ["required", None]
-    _, bodies = run(tmp_path, chat(tool_choice="none", parallel_tool_calls=False))
+    _, bodies = await run(tmp_path, chat(tool_choice="none", parallel_tool_calls=False))
     assert [name for name in ("tools", "tool_choice", "parallel_tool_calls") if name in bodies[0]] == []
-    _, bodies = run(tmp_path, after_a_long_session, *too_long, compression={"protect_first_n": 1, "protect_last_n": 1})
+    _, bodies = await run(
+        tmp_path, after_a_long_session, *too_long, compression={"protect_first_n": 1, "protect_last_n": 1}
+    )
     of_the_turn = [body.get("tool_choice") for body in bodies if "tools" in body][-3:]
     assert of_the_turn == ["required", "required", None]
-    unknown, bodies = run(tmp_path, chat(tool_choice={"type": "function", "function": {"name": "fly"}}))
+    unknown, bodies = await run(tmp_path, chat(tool_choice={"type": "function", "function": {"name": "fly"}}))
     assert (unknown.status_code, unknown.param, bodies) == (400, "tool_choice", [])
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
 @pytest.mark.parametrize("text", ["Half an ans", ""])
-def test_an_answer_that_is_not_whole_says_so(tmp_path: Path, mode: str, finish: str, text: str) -> None:
+async def test_an_answer_that_is_not_whole_says_so(tmp_path: Path, mode: str, finish: str, text: str) -> None:
     async def ask(client: Client) -> Any:
         whole = await client.chat.completions.create(**ASK, max_tokens=5)
         chunks = [c async for c in await client.chat.completions.create(**ASK, max_tokens=5, stream=True)]
@@ -244,7 +249,7 @@ def test_an_answer_that_is_not_whole_says_so(tmp_path: Path, mode: str, finish: 
         events = [e async for e in await client.responses.create(model="hermes-agent", input="hi", stream=True)]
         return whole, chunks, response, events
 
-    (whole, chunks, response, events), _ = run(tmp_path, ask, Reply(text, finish), mode=mode)
+    (whole, chunks, response, events), _ = await run(tmp_path, ask, Reply(text, finish), mode=mode)
     assert (whole.choices[0].finish_reason, whole.choices[0].message.content) == (finish, text)
     assert whole.usage.completion_tokens == 3
     assert chunks[-1].choices[0].finish_reason == finish
@@ -254,14 +259,14 @@ def test_an_answer_that_is_not_whole_says_so(tmp_path: Path, mode: str, finish: 
     assert events[-1].type == "response.incomplete"
 
 
-def test_calls_that_the_callers_limit_cut_are_not_run_and_end_the_turn(tmp_path: Path) -> None:
+async def test_calls_that_the_callers_limit_cut_are_not_run_and_end_the_turn(tmp_path: Path) -> None:
     async def ask(client: Client) -> Any:
         headers = {"X-Hermes-Session-Id": "s-1"}
         first = await client.chat.completions.create(**ASK, max_tokens=5, extra_headers=headers)
         await client.chat.completions.create(**ASK, extra_headers=headers)
         return first
 
-    answer, bodies = run(tmp_path, ask, Reply("", "length", [("todo", {"todos": []})]), Reply())
+    answer, bodies = await run(tmp_path, ask, Reply("", "length", [("todo", {"todos": []})]), Reply())
     assert (answer.choices[0].finish_reason, answer.choices[0].message.content) == ("length", "")
     assert [m["role"] for m in bodies[1]["messages"]][1:] == ["user", "assistant", "user"]
 
@@ -275,10 +280,10 @@ def test_calls_that_the_callers_limit_cut_are_not_run_and_end_the_turn(tmp_path:
     ],
     ids=["steps", "cap", "loop"],
 )
-def test_a_turn_that_a_limit_ends_is_not_whole(tmp_path: Path, config: dict[str, Any]) -> None:
+async def test_a_turn_that_a_limit_ends_is_not_whole(tmp_path: Path, config: dict[str, Any]) -> None:
     again = Reply("", "tool_calls", [("todo", {})])
     headers = {"X-Hermes-Session-Id": "s-1"}
-    answer, _ = run(tmp_path, chat(extra_headers=headers), *[again] * 7, Reply("The rest is left."), **config)
+    answer, _ = await run(tmp_path, chat(extra_headers=headers), *[again] * 7, Reply("The rest is left."), **config)
     assert answer.choices[0].finish_reason == "length"
 
 
@@ -300,14 +305,14 @@ async def test_the_operators_smaller_limit_and_a_fallbacks_hold_beside_the_calle
         assert [(body["model"], body["max_tokens"]) for body in second.bodies] == [("m-2", 77), ("m-2", 20)]
 
 
-def test_what_the_provider_refuses_is_left_out_with_a_notice_and_from_then_on(tmp_path: Path) -> None:
+async def test_what_the_provider_refuses_is_left_out_with_a_notice_and_from_then_on(tmp_path: Path) -> None:
     refusal = Reply("Unsupported value: 'temperature' does not support 0.25 with this model.", status=400)
 
     async def ask(client: Client) -> list[Any]:
         given = {**ASK, "temperature": 0.25, "top_p": 0.5}
         return [await client.chat.completions.with_raw_response.create(**given) for _ in range(2)]
 
-    answers, bodies = run(tmp_path, ask, refusal, Reply())
+    answers, bodies = await run(tmp_path, ask, refusal, Reply())
     for answer in answers:
         assert (
             answer.headers["X-Hermes-Notice"] == "temperature is left out for m-1 of custom: the provider refuses it."
@@ -316,24 +321,24 @@ def test_what_the_provider_refuses_is_left_out_with_a_notice_and_from_then_on(tm
     assert [("temperature" in body, body["top_p"]) for body in bodies] == [(True, 0.5), (False, 0.5), (False, 0.5)]
 
 
-def test_a_refusal_that_names_no_option_stays_an_error(tmp_path: Path) -> None:
-    other, _ = run(tmp_path, chat(stop="END"), Reply("The model was stopped for maintenance.", status=400))
+async def test_a_refusal_that_names_no_option_stays_an_error(tmp_path: Path) -> None:
+    other, _ = await run(tmp_path, chat(stop="END"), Reply("The model was stopped for maintenance.", status=400))
     assert other.status_code == 502
     refusal = Reply("Unsupported value: 'temperature' does not support 0.25 with this model.", status=400)
-    unasked, _ = run(tmp_path, chat(), refusal)
+    unasked, _ = await run(tmp_path, chat(), refusal)
     assert unasked.status_code == 502
 
 
-def test_a_limit_is_sent_under_the_name_that_the_model_demands(tmp_path: Path) -> None:
+async def test_a_limit_is_sent_under_the_name_that_the_model_demands(tmp_path: Path) -> None:
     text = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
-    answer, bodies = run(tmp_path, chat(max_tokens=77), Reply(text, status=400), Reply())
+    answer, bodies = await run(tmp_path, chat(max_tokens=77), Reply(text, status=400), Reply())
     assert answer.choices[0].message.content == "It is done."
     assert [(body.get("max_tokens"), body.get("max_completion_tokens")) for body in bodies] == [(77, None), (None, 77)]
 
 
-def test_anthropic_thinks_or_is_sampled(tmp_path: Path) -> None:
+async def test_anthropic_thinks_or_is_sampled(tmp_path: Path) -> None:
     effort = {"agent": {"reasoning_effort": "high"}}
-    _, bodies = run(tmp_path, chat(temperature=0.25), mode=ANTHROPIC, **effort)
+    _, bodies = await run(tmp_path, chat(temperature=0.25), mode=ANTHROPIC, **effort)
     assert ("thinking" in bodies[0], bodies[0]["temperature"]) == (False, 0.25)
     for given, param in (
         ({"temperature": 0.25, "reasoning_effort": "high"}, "temperature"),
@@ -341,20 +346,20 @@ def test_anthropic_thinks_or_is_sampled(tmp_path: Path) -> None:
         ({"max_tokens": 100, "reasoning_effort": "high"}, "reasoning_effort"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
     ):
-        raw, (body,) = run(
+        raw, (body,) = await run(
             tmp_path, lambda c, g=given: c.chat.completions.with_raw_response.create(**ASK, **g), mode=ANTHROPIC
         )
         assert raw.headers["X-Hermes-Notice"].startswith(f"{param} is left out"), given
         assert ("thinking" in body) == (param == "temperature" and "reasoning_effort" in given)
 
 
-def test_notices_come_before_the_first_word_of_a_stream(tmp_path: Path) -> None:
+async def test_notices_come_before_the_first_word_of_a_stream(tmp_path: Path) -> None:
     async def ask(client: Client) -> Any:
         make = client.chat.completions.with_streaming_response.create
         async with make(**ASK, seed=7, stream=True) as answer:
             return answer.headers.get("X-Hermes-Notice"), await answer.text()
 
-    (notice, text), _ = run(tmp_path, ask, mode=RESPONSES)
+    (notice, text), _ = await run(tmp_path, ask, mode=RESPONSES)
     assert notice == "seed is left out for m-1 of custom: its protocol (codex_responses) has no such field."
     assert "It is done." in text
 
@@ -412,7 +417,7 @@ TAKEN: list[tuple[str, Any]] = [
 ]
 
 
-def test_values_that_cannot_be_sent_are_refused_by_name_and_nothing_is_asked(tmp_path: Path) -> None:
+async def test_values_that_cannot_be_sent_are_refused_by_name_and_nothing_is_asked(tmp_path: Path) -> None:
     async def ask(client: Client) -> None:
         for name, value in (*WRONG, *WANTED, ("temprature", 0.5)):
             with pytest.raises(openai.BadRequestError) as caught:
@@ -423,22 +428,22 @@ def test_values_that_cannot_be_sent_are_refused_by_name_and_nothing_is_asked(tmp
             code = "unknown_parameter" if name == "temprature" else code
             assert caught.value.code == code or (name, value) == ("temperature", True), (name, value)
 
-    _, bodies = run(tmp_path, ask)
+    _, bodies = await run(tmp_path, ask)
     assert bodies == []
 
 
-def test_what_asks_for_nothing_is_taken_and_sent_nowhere(tmp_path: Path) -> None:
+async def test_what_asks_for_nothing_is_taken_and_sent_nowhere(tmp_path: Path) -> None:
     async def ask(client: Client) -> None:
         await client.chat.completions.create(**ASK)
         for name, value in TAKEN:
             await client.chat.completions.create(**ASK, extra_body={name: value})
 
-    _, bodies = run(tmp_path, ask)
+    _, bodies = await run(tmp_path, ask)
     assert len(bodies) == len(TAKEN) + 1
     assert all(set(body) == set(bodies[0]) for body in bodies)
 
 
-def test_storing_is_what_the_body_says_or_refused(tmp_path: Path) -> None:
+async def test_storing_is_what_the_body_says_or_refused(tmp_path: Path) -> None:
     async def ask(client: Client) -> list[Any]:
         answers: list[Any] = []
         headers = {"X-Hermes-Session-Id": "s-1"}
@@ -450,7 +455,7 @@ def test_storing_is_what_the_body_says_or_refused(tmp_path: Path) -> None:
                 answers.append(error.param)
         return answers
 
-    answers, _ = run(tmp_path, ask)
+    answers, _ = await run(tmp_path, ask)
     assert answers == ["store", "store", "taken", "taken"]
 
 

@@ -37,7 +37,7 @@ class Slow(Transcript):
         return super().write(steps)
 
 
-def run(tmp_path: Path, *later: tuple[str, SessionCommit]) -> tuple[Slow, list[BaseException | None]]:
+async def run(tmp_path: Path, *later: tuple[str, SessionCommit]) -> tuple[Slow, list[BaseException | None]]:
     """Write a first step, the others while that is being written; return what became of the others."""
     transcript = Slow(tmp_path / "state.db")
 
@@ -54,21 +54,21 @@ def run(tmp_path: Path, *later: tuple[str, SessionCommit]) -> tuple[Slow, list[B
         lane.close()
         return found
 
-    return transcript, asyncio.run(work())
+    return transcript, await work()
 
 
 def said(transcript: Transcript, session_id: str) -> list[str]:
     return [message.text for message in transcript.messages(session_id)]
 
 
-def test_what_waits_for_the_store_shares_a_commit_in_its_order(tmp_path: Path) -> None:
-    transcript, ends = run(tmp_path, ("a", step("1")), ("b", step("2")), ("a", step("3")))
+async def test_what_waits_for_the_store_shares_a_commit_in_its_order(tmp_path: Path) -> None:
+    transcript, ends = await run(tmp_path, ("a", step("1")), ("b", step("2")), ("a", step("3")))
     assert transcript.commits == [["first"], ["a", "b", "a"]] and ends == [None] * 3
     assert (said(transcript, "a"), said(transcript, "b")) == (["1", "3"], ["2"])
 
 
-def test_one_that_is_refused_takes_no_other_along(tmp_path: Path) -> None:
-    transcript, ends = run(tmp_path, ("a", step("1")), ("first", step("2", "somebody")), ("a", step("3")))
+async def test_one_that_is_refused_takes_no_other_along(tmp_path: Path) -> None:
+    transcript, ends = await run(tmp_path, ("a", step("1")), ("first", step("2", "somebody")), ("a", step("3")))
     assert [type(end) for end in ends] == [type(None), AccessDenied, type(None)]
     assert (said(transcript, "a"), said(transcript, "first")) == (["1", "3"], ["one"])
 

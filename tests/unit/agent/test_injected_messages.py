@@ -18,7 +18,7 @@ def users(bench: Bench, request: int) -> list[str]:
     return [m.text for m in bench.model.requests[request].messages if m.role == "user"]
 
 
-def test_a_text_that_comes_in_a_running_turn_steers_it(tmp_path: Path) -> None:
+async def test_a_text_that_comes_in_a_running_turn_steers_it(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1, name="say")], "Tea then."])
 
     def say(args: dict[str, Any], **kwargs: Any) -> str:
@@ -31,14 +31,14 @@ def test_a_text_that_comes_in_a_running_turn_steers_it(tmp_path: Path) -> None:
     async def work() -> None:
         await events_of(await bench.open("s1"), "coffee")
 
-    bench.run(work())
+    await bench.run(work())
     assert [m.role for m in bench.model.requests[1].messages] == ["system", "user", "assistant", "tool", "user"]
     assert users(bench, 1) == ["coffee", "Make it tea."]
     stored = Transcript(tmp_path / "state.db").messages("s1")
     assert [m.text for m in stored if m.role == "user"] == ["coffee", "Make it tea."]
 
 
-def test_a_text_that_comes_while_the_last_answer_is_given_is_answered_too(tmp_path: Path) -> None:
+async def test_a_text_that_comes_while_the_last_answer_is_given_is_answered_too(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["Coffee.", "Tea."])
 
     async def work() -> list[Any]:
@@ -50,11 +50,11 @@ def test_a_text_that_comes_while_the_last_answer_is_given_is_answered_too(tmp_pa
             events.append(event)
         return events
 
-    assert bench.run(work())[-1].text == "Coffee.\n\nTea."
+    assert (await bench.run(work()))[-1].text == "Coffee.\n\nTea."
     assert users(bench, 1) == ["a drink", "Rather tea."]
 
 
-def test_a_text_that_comes_between_turns_goes_before_the_next_message(tmp_path: Path) -> None:
+async def test_a_text_that_comes_between_turns_goes_before_the_next_message(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["one", "two"])
 
     async def work() -> None:
@@ -64,11 +64,11 @@ def test_a_text_that_comes_between_turns_goes_before_the_next_message(tmp_path: 
         assert bench.agent.injected.push("News!", "s1") == "taken"
         await events_of(await bench.open("s1"), "second")
 
-    bench.run(work())
+    await bench.run(work())
     assert users(bench, 1) == ["first", "News!\n\nsecond"]
 
 
-def test_hooks_of_a_turn_know_their_conversation(tmp_path: Path) -> None:
+async def test_hooks_of_a_turn_know_their_conversation(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["one"])
     seen: list[str] = []
 
@@ -83,11 +83,11 @@ def test_hooks_of_a_turn_know_their_conversation(tmp_path: Path) -> None:
         await events_of(await bench.open("s1"), "first")
         assert current_scope.get() is None
 
-    bench.run(work())
+    await bench.run(work())
     assert seen == ["s1"] * 4
 
 
-def test_a_session_that_is_not_kept_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_session_that_is_not_kept_leaves_nothing_behind(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [])
 
     async def work() -> None:
@@ -96,7 +96,7 @@ def test_a_session_that_is_not_kept_leaves_nothing_behind(tmp_path: Path) -> Non
         await talk.close("session_boundary")
         assert bench.agent.injected.push("x", "s1") == "nobody"
 
-    bench.run(work())
+    await bench.run(work())
 
 
 def test_inboxes_are_bounded() -> None:

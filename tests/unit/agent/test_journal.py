@@ -39,7 +39,7 @@ def register(bench: Bench, name: str, handler: Any, **details: Any) -> None:
     bench.tools.register(name, "test", {**ECHO, "name": name}, handler, owner=Owner(BUILTIN), **details)
 
 
-def crashed(path: Path, steps: list[Any], stop: Any, **details: Any) -> None:
+async def crashed(path: Path, steps: list[Any], stop: Any, **details: Any) -> None:
     """Leave a session `s1` whose turn was cut off when `stop(event)` was true first."""
     bench = Bench(path, steps)
     register(bench, "slow", bench._echo, **details)
@@ -52,17 +52,17 @@ def crashed(path: Path, steps: list[Any], stop: Any, **details: Any) -> None:
                     snapshot(path)
                     return
 
-    bench.run(work())
+    await bench.run(work())
     fall_back(path)
 
 
-def resumed(bench: Bench) -> list[TurnEvent]:
+async def resumed(bench: Bench) -> list[TurnEvent]:
     async def work() -> list[TurnEvent]:
         (left,) = await bench.agent.unfinished_turns()
         talk = await bench.open(left.session_id, principal=left.principal)
         return [event async for event in talk.resume_turn()]
 
-    events: list[TurnEvent] = bench.run(work())
+    events: list[TurnEvent] = await bench.run(work())
     return events
 
 
@@ -83,11 +83,11 @@ def finished(event: TurnEvent) -> bool:
     return isinstance(event, ToolFinished)
 
 
-def test_a_call_of_unknown_end_is_not_run_again_and_model_and_person_are_told(tmp_path: Path) -> None:
-    crashed(tmp_path, [[call(1, "c1", "slow"), call(2, "c2")], "never"], started)
+async def test_a_call_of_unknown_end_is_not_run_again_and_model_and_person_are_told(tmp_path: Path) -> None:
+    await crashed(tmp_path, [[call(1, "c1", "slow"), call(2, "c2")], "never"], started)
     bench = Bench(tmp_path, ["I see."])
     register(bench, "slow", bench._echo)
-    events = resumed(bench)
+    events = await resumed(bench)
     assert [kw["args"] for kw in bench.seen] == [{"n": 2}]  # the second one never began: it runs
     told = [e.text for e in events if isinstance(e, Notice)]
     assert told == ["The agent was restarted while slow ran. Whether it took effect is unknown; it is not run again."]
@@ -102,31 +102,31 @@ def test_a_call_of_unknown_end_is_not_run_again_and_model_and_person_are_told(tm
     assert [role for role, _ in stored(tmp_path)] == ["user", "assistant", "tool", "tool", "assistant"]
 
 
-def test_a_call_of_a_tool_that_is_declared_idempotent_is_run_again(tmp_path: Path) -> None:
-    crashed(tmp_path, [[call(1, "c1", "slow")], "never"], started)
+async def test_a_call_of_a_tool_that_is_declared_idempotent_is_run_again(tmp_path: Path) -> None:
+    await crashed(tmp_path, [[call(1, "c1", "slow")], "never"], started)
     bench = Bench(tmp_path, ["done"])
     register(bench, "slow", bench._echo, idempotent=True)
-    events = resumed(bench)
+    events = await resumed(bench)
     assert not [e for e in events if isinstance(e, Notice)]
     assert [kw["args"] for kw in bench.seen] == [{"n": 1}]
 
 
-def test_a_result_that_was_there_is_not_asked_for_again(tmp_path: Path) -> None:
-    crashed(tmp_path, [[call(1, "c1", "slow")], "never"], finished)
+async def test_a_result_that_was_there_is_not_asked_for_again(tmp_path: Path) -> None:
+    await crashed(tmp_path, [[call(1, "c1", "slow")], "never"], finished)
     bench = Bench(tmp_path, ["done"])
     register(bench, "slow", bench._echo)
-    events = resumed(bench)
+    events = await resumed(bench)
     assert bench.seen == []
     assert [type(e).__name__ for e in events if not isinstance(e, TurnFinished)] == ["TextDelta"]
     assert bench.model.requests[0].messages[-1].text == '{"echo": 1}'
 
 
-def test_results_of_calls_that_ran_at_once_survive_each_by_itself(tmp_path: Path) -> None:
+async def test_results_of_calls_that_ran_at_once_survive_each_by_itself(tmp_path: Path) -> None:
     calls = [call(1, "c1", "slow"), call(2, "c2", "slow")]
-    crashed(tmp_path, [calls, "never"], finished, parallel_safe=True)
+    await crashed(tmp_path, [calls, "never"], finished, parallel_safe=True)
     bench = Bench(tmp_path, ["done"])
     register(bench, "slow", bench._echo, parallel_safe=True)
-    resumed(bench)
+    await resumed(bench)
     assert bench.seen == []
     sent = bench.model.requests[0].messages
     known = [m.text for m in sent if m.role == "tool"]
@@ -135,7 +135,7 @@ def test_results_of_calls_that_ran_at_once_survive_each_by_itself(tmp_path: Path
     assert [m.tool_call_id for m in sent if m.role == "tool"] == ["c1", "c2"]
 
 
-def test_an_answer_that_was_there_is_given_without_asking_the_model(tmp_path: Path) -> None:
+async def test_an_answer_that_was_there_is_given_without_asking_the_model(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["hello"])
 
     def crash(**kwargs: Any) -> None:
@@ -146,18 +146,18 @@ def test_an_answer_that_was_there_is_given_without_asking_the_model(tmp_path: Pa
     async def work() -> None:
         await events_of(await bench.open("s1"), "hi")
 
-    bench.run(work())
+    await bench.run(work())
     fall_back(tmp_path)
     again = Bench(tmp_path, [])
-    (end,) = resumed(again)
+    (end,) = await resumed(again)
     assert isinstance(end, TurnFinished)
     assert (end.text, end.reason, end.usage.total_tokens) == ("hello", "answered", 12)
     assert again.model.requests == []
     assert stored(tmp_path) == [("user", "hi"), ("assistant", "hello")]
 
 
-def test_a_new_message_closes_the_turn_that_was_cut_off_and_tells_what_is_unknown(tmp_path: Path) -> None:
-    crashed(tmp_path, [[call(1, "c1", "slow"), call(2, "c2")], "never"], started)
+async def test_a_new_message_closes_the_turn_that_was_cut_off_and_tells_what_is_unknown(tmp_path: Path) -> None:
+    await crashed(tmp_path, [[call(1, "c1", "slow"), call(2, "c2")], "never"], started)
     bench = Bench(tmp_path, ["fine"])
 
     async def work() -> list[TurnEvent]:
@@ -166,7 +166,7 @@ def test_a_new_message_closes_the_turn_that_was_cut_off_and_tells_what_is_unknow
         assert [e async for e in talk.resume_turn()] == []
         return events
 
-    events = bench.run(work())
+    events = await bench.run(work())
     assert bench.seen == []
     assert [e.text for e in events if isinstance(e, Notice)] == [
         "The agent was restarted while slow ran. Whether it took effect is unknown; it is not run again."
@@ -178,8 +178,8 @@ def test_a_new_message_closes_the_turn_that_was_cut_off_and_tells_what_is_unknow
     assert states(tmp_path) == ["given_up", "answered"]
 
 
-def test_a_turn_that_runs_in_another_process_is_nobody_elses_business(tmp_path: Path) -> None:
-    crashed(tmp_path, [[call(1, "c1", "slow")], "never"], started)
+async def test_a_turn_that_runs_in_another_process_is_nobody_elses_business(tmp_path: Path) -> None:
+    await crashed(tmp_path, [[call(1, "c1", "slow")], "never"], started)
     alive = "1:" + (Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19])
     with closing(sqlite3.connect(tmp_path / "state.db")) as db, db:
         db.execute("UPDATE turns SET process = ?", (alive,))
@@ -190,11 +190,11 @@ def test_a_turn_that_runs_in_another_process_is_nobody_elses_business(tmp_path: 
         talk = await bench.open("s1")
         assert [e async for e in talk.resume_turn()] == []
 
-    bench.run(work())
+    await bench.run(work())
     assert states(tmp_path) == ["running"]
 
 
-def test_a_message_that_is_said_again_after_an_error_goes_on_where_its_turn_stopped(tmp_path: Path) -> None:
+async def test_a_message_that_is_said_again_after_an_error_goes_on_where_its_turn_stopped(tmp_path: Path) -> None:
     refused = ModelError("auth", "no")
     bench = Bench(tmp_path, [refused, [call(1)], refused, "done", "more"])
 
@@ -211,13 +211,13 @@ def test_a_message_that_is_said_again_after_an_error_goes_on_where_its_turn_stop
         last = await bench.agent.call_transcript("last_id", "s1")
         return [*answers, await said(talk, "go", last), await said(talk, "go", 0), await said(talk, "", last + 2)]
 
-    assert bench.run(work()) == ["failed", "failed", "done", "done", "more", "done\n\nmore", ""]
+    assert await bench.run(work()) == ["failed", "failed", "done", "done", "more", "done\n\nmore", ""]
     assert len(bench.seen) == 1
     assert [role for role, _ in stored(tmp_path)] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
     assert states(tmp_path) == ["answered", "answered"]
 
 
-def test_what_a_job_told_the_session_meanwhile_is_no_answer_to_a_message(tmp_path: Path) -> None:
+async def test_what_a_job_told_the_session_meanwhile_is_no_answer_to_a_message(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["hi", "In Rome."])
 
     async def work() -> list[TurnEvent]:
@@ -229,18 +229,18 @@ def test_what_a_job_told_the_session_meanwhile_is_no_answer_to_a_message(tmp_pat
         )
         return [event async for event in talk.turn_once("where?", since=since)]
 
-    assert bench.run(work())[-1].text == "In Rome."
+    assert (await bench.run(work()))[-1].text == "In Rome."
 
 
-def test_what_plugins_add_to_the_message_is_asked_for_again(tmp_path: Path) -> None:
-    crashed(tmp_path, [[call(1, "c1", "slow")], "never"], finished)
+async def test_what_plugins_add_to_the_message_is_asked_for_again(tmp_path: Path) -> None:
+    await crashed(tmp_path, [[call(1, "c1", "slow")], "never"], finished)
     bench = Bench(tmp_path, ["done"])
     bench.hooks.add("pre_llm_call", lambda user_message, **kw: f"about {user_message}", "memory")
-    resumed(bench)
+    await resumed(bench)
     assert bench.model.requests[0].messages[1].content == "go\n\nabout go"
 
 
-def test_one_commit_a_step(tmp_path: Path) -> None:
+async def test_one_commit_a_step(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], "done"])
     commits: list[SessionCommit] = []
 
@@ -254,11 +254,11 @@ def test_one_commit_a_step(tmp_path: Path) -> None:
     async def work() -> None:
         await events_of(await bench.open("s1"), "go")
 
-    bench.run(work())
+    await bench.run(work())
     assert len(commits) == 4  # the message, the intent of the call, its result, the answer with the end
 
 
-def test_a_turn_whose_reader_went_away_is_closed_by_the_next_one(tmp_path: Path) -> None:
+async def test_a_turn_whose_reader_went_away_is_closed_by_the_next_one(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], "never", "on"])
 
     async def work() -> None:
@@ -268,17 +268,19 @@ def test_a_turn_whose_reader_went_away_is_closed_by_the_next_one(tmp_path: Path)
         await events.aclose()
         await events_of(talk, "again")
 
-    bench.run(work())
+    await bench.run(work())
     assert states(tmp_path) == ["cancelled", "answered"]
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_usage_is_written_down_with_its_turn_also_where_nothing_else_is_stored(tmp_path: Path, keep: bool) -> None:
+async def test_usage_is_written_down_with_its_turn_also_where_nothing_else_is_stored(
+    tmp_path: Path, keep: bool
+) -> None:
     bench = Bench(tmp_path, [[call(1)], "done"])
 
     async def work() -> None:
         await events_of(await bench.open("s1" if keep else None, keep=keep), "go")
 
-    bench.run(work())
+    await bench.run(work())
     spent = Transcript(tmp_path / "state.db").usage()
     assert (spent.requests, spent.input_tokens, spent.output_tokens, spent.unpriced) == (2, 20, 4, 2)

@@ -42,7 +42,7 @@ def counting() -> Iterator[Counter[str]]:
 
 @pytest.mark.parametrize("reopened", [False, True], ids=["kept open", "opened for each turn"])
 @pytest.mark.parametrize("laden", [False, True], ids=["plain", "with injected context and cache marks"])
-def test_a_late_turn_does_as_much_as_an_early_one(tmp_path: Path, laden: bool, reopened: bool) -> None:
+async def test_a_late_turn_does_as_much_as_an_early_one(tmp_path: Path, laden: bool, reopened: bool) -> None:
     turns, name = 24, "claude-of-a-router" if laden else "stub"
     answers = [answer for _ in range(turns) for answer in (call("echo", n=1), "done")]
     counts: list[Counter[str]] = []
@@ -65,7 +65,7 @@ def test_a_late_turn_does_as_much_as_an_early_one(tmp_path: Path, laden: bool, r
         await client.aclose()
 
     with served(ScriptedModel(*answers)) as base_url:
-        bench.run(scenario(base_url))
+        await bench.run(scenario(base_url))
     early, late = counts[4], counts[-1]
     # `pre_llm_call` is promised the whole conversation; each text that was injected is looked up
     allowed = (

@@ -32,19 +32,19 @@ def completion(text: str | None, **more: Any) -> dict[str, Any]:
     return {"choices": [{"message": {"role": "assistant", "content": text, **more}}]}
 
 
-def say(bench: Bench, *texts: str) -> list[Any]:
+async def say(bench: Bench, *texts: str) -> list[Any]:
     async def work() -> list[Any]:
         talk = await bench.open("s1")
         return [event for text in texts or ("hi",) for event in await events_of(talk, text)]
 
-    return bench.run(work())
+    return await bench.run(work())
 
 
 def streamed(events: list[Any]) -> str:
     return "".join(e.text for e in events if isinstance(e, TextDelta))
 
 
-def test_a_request_is_changed_and_the_change_is_traced(tmp_path: Path) -> None:
+async def test_a_request_is_changed_and_the_change_is_traced(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["hello"])
     traces: list[Any] = []
 
@@ -54,7 +54,7 @@ def test_a_request_is_changed_and_the_change_is_traced(tmp_path: Path) -> None:
 
     bench.hooks.middleware.add("llm_request", cooler, "p")
     bench.hooks.add("pre_api_request", lambda middleware_trace, **kw: traces.append(middleware_trace), "p")
-    say(bench)
+    await say(bench)
 
     (request,) = bench.model.requests
     assert (request.temperature, request.extra, request.model) == (0.5, {"seed": 3}, "other")
@@ -67,24 +67,26 @@ def test_a_request_is_changed_and_the_change_is_traced(tmp_path: Path) -> None:
     assert traces[1] == [{"source": "cooler"}]
 
 
-def test_a_request_that_is_none_is_not_used_and_its_plugin_is_named(tmp_path: Path, caplog: Any) -> None:
+async def test_a_request_that_is_none_is_not_used_and_its_plugin_is_named(tmp_path: Path, caplog: Any) -> None:
     bench = Bench(tmp_path, ["hello"])
     bench.hooks.middleware.add("llm_request", lambda request, **kw: {"request": {**request, "messages": 3}}, "odd")
 
-    assert say(bench)[-1].text == "hello"
+    assert (await say(bench))[-1].text == "hello"
     assert len(bench.model.requests[0].messages) == 2
     assert "llm_request middleware (odd): its request is ignored: `messages` is no list of mappings" in caplog.text
 
 
-def test_what_the_wire_leaves_out_of_a_message_survives(tmp_path: Path) -> None:
+async def test_what_the_wire_leaves_out_of_a_message_survives(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], "done"])
     bench.hooks.middleware.add("llm_request", lambda request, **kw: {"request": dict(request)}, "p")
-    say(bench)
+    await say(bench)
 
     assert bench.model.requests[1].messages[-1].tool_name == "echo"
 
 
-def test_one_that_returns_what_next_call_returned_changes_nothing_and_the_text_still_streams(tmp_path: Path) -> None:
+async def test_one_that_returns_what_next_call_returned_changes_nothing_and_the_text_still_streams(
+    tmp_path: Path,
+) -> None:
     seen: list[Any] = []
 
     def around(request: dict[str, Any], next_call: Any, **kwargs: Any) -> Any:
@@ -94,7 +96,7 @@ def test_one_that_returns_what_next_call_returned_changes_nothing_and_the_text_s
 
     bench = Bench(tmp_path, ["hello there you", "again"])
     bench.hooks.middleware.add("llm_execution", around, "p")
-    events = say(bench, "hi", "more")
+    events = await say(bench, "hi", "more")
 
     assert [e.text for e in events if isinstance(e, TextDelta)] == ["hello", " there", " you", "again"]
     assert seen == [("hello there you", 12, "scripted-1"), ("again", 12, "scripted-1")]
@@ -102,7 +104,7 @@ def test_one_that_returns_what_next_call_returned_changes_nothing_and_the_text_s
     assert len(bench.model.requests) == 2
 
 
-def test_the_text_is_seen_before_the_middleware_returns(tmp_path: Path) -> None:
+async def test_the_text_is_seen_before_the_middleware_returns(tmp_path: Path) -> None:
     gate = asyncio.Event()
     bench = Bench(tmp_path, [gate])
     bench.hooks.middleware.add("llm_execution", lambda next_call, **kw: next_call(), "p")
@@ -114,11 +116,11 @@ def test_the_text_is_seen_before_the_middleware_returns(tmp_path: Path) -> None:
             gate.set()  # the model goes on when the first piece was seen
         return events
 
-    assert streamed(bench.run(work())) == "started"
+    assert streamed(await bench.run(work())) == "started"
 
 
 @pytest.mark.parametrize("shape", ["dict", "objects", "text", "async"])
-def test_an_answer_of_its_own_asks_no_model(tmp_path: Path, shape: str) -> None:
+async def test_an_answer_of_its_own_asks_no_model(tmp_path: Path, shape: str) -> None:
     bench = Bench(tmp_path, [])
     value: Any = completion("from the cache", tool_calls=None)
     if shape == "objects":
@@ -131,13 +133,13 @@ def test_an_answer_of_its_own_asks_no_model(tmp_path: Path, shape: str) -> None:
         return value
 
     bench.hooks.middleware.add("llm_execution", later if shape == "async" else lambda **kw: value, "p")
-    events = say(bench)
+    events = await say(bench)
 
     assert (streamed(events), events[-1].text, bench.model.requests) == ("from the cache", "from the cache", [])
     assert [m.text for m in Transcript(tmp_path / "state.db").messages("s1")] == ["hi", "from the cache"]
 
 
-def test_an_answer_of_its_own_may_call_tools(tmp_path: Path) -> None:
+async def test_an_answer_of_its_own_may_call_tools(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["done"])
     calls = [{"function": {"name": "echo", "arguments": '{"n": 4}'}}]
     answers = [completion(None, tool_calls=calls)]
@@ -146,13 +148,13 @@ def test_an_answer_of_its_own_may_call_tools(tmp_path: Path) -> None:
         return answers.pop() if answers else next_call()
 
     bench.hooks.middleware.add("llm_execution", first, "p")
-    events = say(bench)
+    events = await say(bench)
 
     (finished,) = [e for e in events if isinstance(e, ToolFinished)]
     assert (json.loads(finished.result), events[-1].text) == ({"echo": 4}, "done")
 
 
-def test_a_changed_response_counts_also_when_it_was_changed_in_place(tmp_path: Path) -> None:
+async def test_a_changed_response_counts_also_when_it_was_changed_in_place(tmp_path: Path) -> None:
     def censor(next_call: Any, **kwargs: Any) -> Any:
         response = next_call()
         response.choices[0].message.content = "[removed]"
@@ -161,38 +163,38 @@ def test_a_changed_response_counts_also_when_it_was_changed_in_place(tmp_path: P
     bench = Bench(tmp_path, ["a secret"])
     bench.hooks.middleware.add("llm_execution", censor, "p")
 
-    assert say(bench)[-1].text == "[removed]"
+    assert (await say(bench))[-1].text == "[removed]"
     assert [m.text for m in Transcript(tmp_path / "state.db").messages("s1")] == ["hi", "[removed]"]
 
 
 @pytest.mark.parametrize("value", [None, 3, {}, {"choices": []}, completion(""), completion(None, tool_calls=[{}])])
-def test_an_answer_that_is_none_names_the_plugin(tmp_path: Path, value: Any) -> None:
+async def test_an_answer_that_is_none_names_the_plugin(tmp_path: Path, value: Any) -> None:
     bench = Bench(tmp_path, [])
     bench.hooks.middleware.add("llm_execution", lambda **kw: value, "odd")
 
     with pytest.raises(ModelError, match="The llm_execution middleware of plugin `odd` gave back"):
-        say(bench)
+        await say(bench)
 
 
-def test_a_request_that_is_none_names_the_plugin(tmp_path: Path) -> None:
+async def test_a_request_that_is_none_names_the_plugin(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [])
     bench.hooks.middleware.add("llm_execution", lambda next_call, **kw: next_call({"messages": [3]}), "odd")
 
     with pytest.raises(ModelError, match="plugin `odd` asked the model with a request that is none"):
-        say(bench)
+        await say(bench)
 
 
-def test_next_call_may_ask_for_something_else(tmp_path: Path) -> None:
+async def test_next_call_may_ask_for_something_else(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["hello"])
     bench.hooks.middleware.add(
         "llm_execution", lambda request, next_call, **kw: next_call({**request, "top_p": 1}), "p"
     )
-    say(bench)
+    await say(bench)
 
     assert bench.model.requests[0].extra == {"top_p": 1}
 
 
-def test_a_failure_of_the_model_goes_through_and_one_may_answer_for_it(tmp_path: Path) -> None:
+async def test_a_failure_of_the_model_goes_through_and_one_may_answer_for_it(tmp_path: Path) -> None:
     error = ModelError("refused", "not that", status=400)
     rescue: list[bool] = []
 
@@ -214,10 +216,10 @@ def test_a_failure_of_the_model_goes_through_and_one_may_answer_for_it(tmp_path:
         rescue.append(True)
         return caught.value, (await events_of(talk, "two"))[-1].text
 
-    assert bench.run(work()) == (error, "the model rests")
+    assert await bench.run(work()) == (error, "the model rests")
 
 
-def test_a_turn_is_interrupted_while_the_model_streams_inside_middleware(tmp_path: Path) -> None:
+async def test_a_turn_is_interrupted_while_the_model_streams_inside_middleware(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [asyncio.Event()])
     left: list[BaseException] = []
 
@@ -237,12 +239,12 @@ def test_a_turn_is_interrupted_while_the_model_streams_inside_middleware(tmp_pat
             talk.interrupt()
         return events[-1], [m.text for m in talk.history]
 
-    end, history = bench.run(work())
+    end, history = await bench.run(work())
     assert end.reason == "interrupted"
     assert history == ["hi", "started\n\n[interrupted by the user]"]
 
 
-def test_as_many_requests_inside_middleware_as_there_are_workers(tmp_path: Path) -> None:
+async def test_as_many_requests_inside_middleware_as_there_are_workers(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["answer"] * 40)
     bench.hooks.middleware.add("llm_execution", lambda next_call, **kw: next_call(), "p")
 
@@ -252,15 +254,15 @@ def test_as_many_requests_inside_middleware_as_there_are_workers(tmp_path: Path)
 
         return await asyncio.gather(*(one() for _ in range(40)))
 
-    assert bench.run(work()) == ["answer"] * 40
+    assert await bench.run(work()) == ["answer"] * 40
 
 
-def test_a_tool_call_bears_the_id_of_the_request_that_asked_for_it(tmp_path: Path) -> None:
+async def test_a_tool_call_bears_the_id_of_the_request_that_asked_for_it(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[ToolCall("c1", "echo", "{}")], "done"])
     ids: list[str] = []
     bench.hooks.middleware.add("llm_request", lambda api_request_id, **kw: ids.append(api_request_id), "p")
     bench.hooks.add("pre_tool_call", lambda api_request_id, **kw: ids.append(api_request_id), "p")
-    say(bench)
+    await say(bench)
 
     assert len(ids) == 3
     assert ids[0] == ids[1] != ids[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -18,11 +17,11 @@ from hermes_agent.sessions import Transcript
 from unit.agent.test_turn import ECHO, Bench, call, events_of
 
 
-def again(path: Path) -> list[ReplayResult]:
-    return asyncio.run(replay_session(Transcript(path / "state.db"), "s1"))
+async def again(path: Path) -> list[ReplayResult]:
+    return await replay_session(Transcript(path / "state.db"), "s1")
 
 
-def test_every_request_of_every_turn_is_the_same_again(tmp_path: Path) -> None:
+async def test_every_request_of_every_turn_is_the_same_again(tmp_path: Path) -> None:
     steps = [
         *([call(1), call(2, "c2")], "one"),
         *([ToolCall("c1", "echo", "{broken"), call(1, "c2", "unknown")], [call(3)], "two"),
@@ -49,25 +48,25 @@ def test_every_request_of_every_turn_is_the_same_again(tmp_path: Path) -> None:
                 bench.agent.injected.push("More.", "s1")
         await events_of(talk, "fifth")
 
-    bench.run(work())
-    turns = again(tmp_path)
+    await bench.run(work())
+    turns = await again(tmp_path)
     assert [t.requests for t in turns] == [2, 3, 1, 3, 3]
     assert [(t.differing, t.problem) for t in turns] == [((), "")] * 5
     assert [t.changed for t in turns] == [tuple((n, ("memory",)) for n in range(1, t.requests + 1)) for t in turns]
 
 
-def test_the_last_answer_of_a_spent_budget_is_the_same_too(tmp_path: Path) -> None:
+async def test_the_last_answer_of_a_spent_budget_is_the_same_too(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], [call(2)], "the last word"], max_turns=2)
 
     async def work() -> None:
         await events_of(await bench.open("s1"), "go")
 
-    bench.run(work())
-    (turn,) = again(tmp_path)
+    await bench.run(work())
+    (turn,) = await again(tmp_path)
     assert (turn.requests, turn.differing) == (3, ())
 
 
-def test_an_interrupted_turn_is_the_same_as_far_as_it_went(tmp_path: Path) -> None:
+async def test_an_interrupted_turn_is_the_same_as_far_as_it_went(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1), call(2)], "on"])
 
     async def work() -> None:
@@ -77,11 +76,11 @@ def test_an_interrupted_turn_is_the_same_as_far_as_it_went(tmp_path: Path) -> No
                 talk.interrupt()
         await events_of(talk, "again")
 
-    bench.run(work())
-    assert [(t.requests, t.differing) for t in again(tmp_path)] == [(1, ()), (1, ())]
+    await bench.run(work())
+    assert [(t.requests, t.differing) for t in await again(tmp_path)] == [(1, ()), (1, ())]
 
 
-def test_a_word_that_changed_in_the_transcript_is_found(tmp_path: Path) -> None:
+async def test_a_word_that_changed_in_the_transcript_is_found(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], "one", "two"])
 
     async def work() -> None:
@@ -89,25 +88,25 @@ def test_a_word_that_changed_in_the_transcript_is_found(tmp_path: Path) -> None:
         await events_of(talk, "first")
         await events_of(talk, "second")
 
-    bench.run(work())
+    await bench.run(work())
     with closing(sqlite3.connect(tmp_path / "state.db")) as db, db:
         db.execute("UPDATE messages SET content = '{\"echo\": 2}' WHERE role = 'tool'")
-    assert [(t.requests, t.differing) for t in again(tmp_path)] == [(2, (2,)), (1, (1,))]
+    assert [(t.requests, t.differing) for t in await again(tmp_path)] == [(2, (2,)), (1, (1,))]
 
 
-def test_a_replay_leaves_the_state_as_it_is(tmp_path: Path) -> None:
+async def test_a_replay_leaves_the_state_as_it_is(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], "one"])
 
     async def work() -> None:
         await events_of(await bench.open("s1"), "first")
 
-    bench.run(work())
+    await bench.run(work())
 
     def dump() -> list[str]:
         with closing(sqlite3.connect(tmp_path / "state.db")) as db:
             return list(db.iterdump())
 
     before = dump()
-    again(tmp_path)
+    await again(tmp_path)
     assert dump() == before
     assert len(bench.seen) == 1

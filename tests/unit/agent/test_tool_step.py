@@ -33,7 +33,7 @@ def together(bench: Bench, *calls: tuple[str, dict[str, Any]], cwd: Path = Path(
     return may_run_in_parallel(bench.tools, calls, cwd)
 
 
-def test_calls_of_readers_run_at_once_and_their_results_keep_the_order_of_the_calls(tmp_path: Path) -> None:
+async def test_calls_of_readers_run_at_once_and_their_results_keep_the_order_of_the_calls(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1, "a", "read_file"), call(2, "b", "read_file")], "read"])
     second_done = threading.Event()
 
@@ -52,7 +52,7 @@ def test_calls_of_readers_run_at_once_and_their_results_keep_the_order_of_the_ca
                 second_done.set()
         return events
 
-    events = bench.run(work())
+    events = await bench.run(work())
     order = [(type(e), e.call_id) for e in events if isinstance(e, ToolStarted | ToolFinished)]
     assert order == [(ToolStarted, "a"), (ToolStarted, "b"), (ToolFinished, "b"), (ToolFinished, "a")]
     assert results(bench, 1) == ['{"n": 1}', '{"n": 2}']
@@ -78,7 +78,7 @@ def test_only_readers_different_files_and_declared_tools_run_at_once(tmp_path: P
     assert not together(bench, read, ("unknown", {}))
 
 
-def test_calls_that_run_at_once_are_told_to_stop_when_their_time_is_over(
+async def test_calls_that_run_at_once_are_told_to_stop_when_their_time_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HERMES_CONCURRENT_TOOL_TIMEOUT_S", "1")
@@ -101,7 +101,7 @@ def test_calls_that_run_at_once_are_told_to_stop_when_their_time_is_over(
     async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
-    events = bench.run(work())
+    events = await bench.run(work())
     assert [(e.call_id, e.status) for e in events if isinstance(e, ToolFinished)] == [("a", "ok"), ("b", "timeout")]
     assert results(bench, 1)[0] == '{"echo": 1}'
     assert "did not end within 1 s" in results(bench, 1)[1]
@@ -109,7 +109,7 @@ def test_calls_that_run_at_once_are_told_to_stop_when_their_time_is_over(
     over.set()
 
 
-def test_an_interrupt_reaches_all_calls_that_run_at_once_and_keeps_what_is_done(tmp_path: Path) -> None:
+async def test_an_interrupt_reaches_all_calls_that_run_at_once_and_keeps_what_is_done(tmp_path: Path) -> None:
     calls = [call(1, "a", "quick"), call(2, "b", "slow"), call(3, "c", "slow")]
     bench = Bench(tmp_path, [calls, "on"])
 
@@ -133,7 +133,7 @@ def test_an_interrupt_reaches_all_calls_that_run_at_once_and_keeps_what_is_done(
         await events_of(talk, "again")
         return events
 
-    events = bench.run(work())
+    events = await bench.run(work())
     ended = {e.call_id: e.status for e in events if isinstance(e, ToolFinished)}
     assert ended == {"a": "ok", "b": "cancelled", "c": "cancelled"}
     assert isinstance(events[-1], TurnFinished)
@@ -147,13 +147,13 @@ def test_an_interrupt_reaches_all_calls_that_run_at_once_and_keeps_what_is_done(
     ]
 
 
-def test_three_identical_calls_bring_a_notice_and_the_fifth_ends_the_turn(tmp_path: Path) -> None:
+async def test_three_identical_calls_bring_a_notice_and_the_fifth_ends_the_turn(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [*([call(1, f"c{n}")] for n in range(1, 6)), "never asked"])
 
     async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
-    events = bench.run(work())
+    events = await bench.run(work())
     assert len(bench.seen) == 4
     noticed = ["Notice: this is call" in text for text in results(bench, 4)]
     assert noticed == [False, False, True, True]
@@ -166,18 +166,18 @@ def test_three_identical_calls_bring_a_notice_and_the_fifth_ends_the_turn(tmp_pa
     assert len(bench.model.requests) == 5
 
 
-def test_a_call_with_other_arguments_between_them_starts_the_count_anew(tmp_path: Path) -> None:
+async def test_a_call_with_other_arguments_between_them_starts_the_count_anew(tmp_path: Path) -> None:
     steps = [[call(1, "a")], [call(1, "b")], [call(2, "c")], [call(1, "d"), call(1, "e")], "fine"]
     bench = Bench(tmp_path, steps)
 
     async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
-    assert bench.run(work())[-1].reason == "answered"
+    assert (await bench.run(work()))[-1].reason == "answered"
     assert not any("Notice" in text for text in results(bench, 4))
 
 
-def test_five_identical_calls_in_one_answer_are_counted_like_those_of_five(tmp_path: Path) -> None:
+async def test_five_identical_calls_in_one_answer_are_counted_like_those_of_five(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1, f"c{n}") for n in range(7)], "on we go"])
 
     async def work() -> list[TurnEvent]:
@@ -186,30 +186,30 @@ def test_five_identical_calls_in_one_answer_are_counted_like_those_of_five(tmp_p
         await events_of(talk, "and?")
         return events
 
-    events = bench.run(work())
+    events = await bench.run(work())
     assert len(bench.seen) == 4
     assert [e.status for e in events if isinstance(e, ToolFinished)] == [*["ok"] * 4, *["cancelled"] * 3]
     assert len(results(bench, 1)) == 7
 
 
-def test_repetition_can_be_left_alone(tmp_path: Path) -> None:
+async def test_repetition_can_be_left_alone(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [*([call(1, f"c{n}")] for n in range(7)), "done"], notice_after=0, end_after=0)
 
     async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
-    assert bench.run(work())[-1].reason == "answered"
+    assert (await bench.run(work()))[-1].reason == "answered"
     assert len(bench.seen) == 7
     assert set(results(bench, 7)) == {'{"echo": 1}'}
 
 
-def test_the_tokens_of_a_turn_are_a_budget_too(tmp_path: Path) -> None:
+async def test_the_tokens_of_a_turn_are_a_budget_too(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], [call(2)], "that is all"], max_turn_tokens=24)
 
     async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
-    events = bench.run(work())
+    events = await bench.run(work())
     assert [e.text for e in events if isinstance(e, Notice)] == [
         "The limit of 24 tokens for a turn is reached; asking for a last answer."
     ]
@@ -217,7 +217,7 @@ def test_the_tokens_of_a_turn_are_a_budget_too(tmp_path: Path) -> None:
     assert list(bench.model.requests[2].tools) == []
 
 
-def test_what_is_said_while_the_budget_runs_out_reaches_the_last_answer(tmp_path: Path) -> None:
+async def test_what_is_said_while_the_budget_runs_out_reaches_the_last_answer(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1, name="say")], "tea"], max_turns=1)
 
     def say(args: dict[str, Any], **kwargs: Any) -> str:
@@ -228,11 +228,11 @@ def test_what_is_said_while_the_budget_runs_out_reaches_the_last_answer(tmp_path
     async def work() -> list[TurnEvent]:
         return await events_of(await bench.open("s1"), "coffee")
 
-    bench.run(work())
+    await bench.run(work())
     assert "Tea, please." in bench.model.requests[1].messages[-1].text
 
 
-def test_the_questions_of_an_interrupted_turn_are_closed_at_once(tmp_path: Path) -> None:
+async def test_the_questions_of_an_interrupted_turn_are_closed_at_once(tmp_path: Path) -> None:
     calls = [call(1, "a", "danger"), call(2, "b", "danger")]
     bench = Bench(tmp_path, [calls, "fine"], approval_timeout_s=3600)
     told: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -270,13 +270,13 @@ def test_the_questions_of_an_interrupted_turn_are_closed_at_once(tmp_path: Path)
         await running
         return events
 
-    events = bench.run(work())
+    events = await bench.run(work())
     assert events[-1].reason == "interrupted"
     assert bench.seen == []
     assert told.get(timeout=LIMIT_S) == "deny"
 
 
-def test_nobody_is_asked_for_a_turn_that_was_interrupted_meanwhile(tmp_path: Path) -> None:
+async def test_nobody_is_asked_for_a_turn_that_was_interrupted_meanwhile(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1, "a", "danger")], "fine"], approval_timeout_s=3600)
     guarding, go_on, given_up = threading.Event(), threading.Event(), threading.Event()
     asked: list[ApprovalRequest] = []
@@ -305,15 +305,15 @@ def test_nobody_is_asked_for_a_turn_that_was_interrupted_meanwhile(tmp_path: Pat
         await events_of(talk, "and now?")
         return events
 
-    assert bench.run(work())[-1].reason == "interrupted"
+    assert (await bench.run(work()))[-1].reason == "interrupted"
     assert (asked, bench.seen) == ([], [])
 
 
-def test_arguments_that_do_not_parse_are_repetition_when_they_are_the_same(tmp_path: Path) -> None:
+async def test_arguments_that_do_not_parse_are_repetition_when_they_are_the_same(tmp_path: Path) -> None:
     steps = [[ToolCall(f"c{n}", "echo", "{n: 1")] for n in range(5)]
     bench = Bench(tmp_path, [*steps, "never"])
 
     async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
-    assert bench.run(work())[-1].reason == "stopped"
+    assert (await bench.run(work()))[-1].reason == "stopped"

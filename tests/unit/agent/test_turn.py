@@ -72,7 +72,7 @@ class Bench:
         options.setdefault("platform", "cli")
         return await self.agent.open(session_id, approver=NoApprover("in a test"), **options)
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+    async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         async def main() -> Any:
             try:
                 return await asyncio.wait_for(work, 20)
@@ -80,7 +80,7 @@ class Bench:
                 await self.agent.aclose()
                 self.bridge.close()
 
-        return asyncio.run(main())
+        return await main()
 
 
 async def events_of(talk: Conversation, text: str) -> list[TurnEvent]:
@@ -91,13 +91,13 @@ def call(n: int | str, call_id: str = "c1", name: str = "echo") -> ToolCall:
     return ToolCall(call_id, name, json.dumps({"n": n}))
 
 
-def test_a_tool_call_runs_and_its_result_goes_back_to_the_model(tmp_path: Path) -> None:
+async def test_a_tool_call_runs_and_its_result_goes_back_to_the_model(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call("7")], "It said 7."])
 
     async def work() -> list[TurnEvent]:
         return await events_of(await bench.open("s1"), "echo 7")
 
-    events = bench.run(work())
+    events = await bench.run(work())
     assert [type(e) for e in events if not isinstance(e, TextDelta)] == [ToolStarted, ToolFinished, TurnFinished]
     assert events[0] == ToolStarted("c1", "echo", {"n": 7})
     finished = events[-1]
@@ -117,7 +117,7 @@ def test_a_tool_call_runs_and_its_result_goes_back_to_the_model(tmp_path: Path) 
     assert [m.role for m in stored] == ["user", "assistant", "tool", "assistant"]
 
 
-def test_the_next_request_begins_with_the_bytes_of_the_last_one(tmp_path: Path) -> None:
+async def test_the_next_request_begins_with_the_bytes_of_the_last_one(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], "one", "two"])
     bench.hooks.add("pre_llm_call", lambda user_message, **kw: {"context": f"seen: {user_message}"}, "memory")
 
@@ -126,14 +126,14 @@ def test_the_next_request_begins_with_the_bytes_of_the_last_one(tmp_path: Path) 
         await events_of(talk, "first")
         await events_of(talk, "second")
 
-    bench.run(work())
+    await bench.run(work())
     bodies = [[m.to_dict() for m in r.messages] for r in bench.model.requests]
     for earlier, later in itertools.pairwise(bodies):
         assert later[: len(earlier)] == earlier
     assert bodies[0][1]["content"] == "first\n\nseen: first"
 
 
-def test_injected_context_is_never_stored(tmp_path: Path) -> None:
+async def test_injected_context_is_never_stored(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["hello"])
     bench.hooks.add("pre_llm_call", lambda **kw: "from a plugin", "memory")
     bench.hooks.add("pre_llm_call", lambda **kw: {"context": "from another"}, "rag")
@@ -141,32 +141,32 @@ def test_injected_context_is_never_stored(tmp_path: Path) -> None:
     async def work() -> None:
         await events_of(await bench.open("s1"), "hi")
 
-    bench.run(work())
+    await bench.run(work())
     assert bench.model.requests[0].messages[1].content == "hi\n\nfrom a plugin\n\nfrom another"
     assert b"from a plugin" not in b"".join(p.read_bytes() for p in tmp_path.glob("state.db*"))
 
 
-def test_a_session_goes_on_in_another_process_with_the_same_prompt(tmp_path: Path) -> None:
+async def test_a_session_goes_on_in_another_process_with_the_same_prompt(tmp_path: Path) -> None:
     first = Bench(tmp_path, [[call(1)], "one"])
 
     async def begin() -> None:
         await events_of(await first.open("s1"), "first")
 
-    first.run(begin())
+    await first.run(begin())
     second = Bench(tmp_path, ["two"])
 
     async def go_on() -> None:
         talk = await second.open("s1", platform="api_server")
         await events_of(talk, "second")
 
-    second.run(go_on())
+    await second.run(go_on())
     before = [m.to_dict() for m in first.model.requests[-1].messages]
     after = [m.to_dict() for m in second.model.requests[0].messages]
     assert after[: len(before)] == before
     assert after[-1] == {"role": "user", "content": "second"}
 
 
-def test_what_was_injected_is_sent_again_by_the_next_conversation_of_the_session(tmp_path: Path) -> None:
+async def test_what_was_injected_is_sent_again_by_the_next_conversation_of_the_session(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["one", "two"])
     bench.hooks.add("pre_llm_call", lambda user_message, **kw: f"about {user_message}", "memory")
 
@@ -176,42 +176,42 @@ def test_what_was_injected_is_sent_again_by_the_next_conversation_of_the_session
             await events_of(talk, text)
             await talk.close("session_boundary")
 
-    bench.run(work())
+    await bench.run(work())
     before, after = ([m.to_dict() for m in r.messages] for r in bench.model.requests)
     assert after[: len(before)] == before
     assert after[1]["content"] == "first\n\nabout first"
 
 
-def test_arguments_that_do_not_parse_become_a_result_and_the_turn_goes_on(tmp_path: Path) -> None:
+async def test_arguments_that_do_not_parse_become_a_result_and_the_turn_goes_on(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[ToolCall("c1", "echo", "{n: 1")], "sorry"])
 
     async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "x")
 
-    events = bench.run(work())
+    events = await bench.run(work())
     result = next(e for e in events if isinstance(e, ToolFinished))
     assert result.status == "error"
     assert json.loads(result.result)["error"] == "Invalid tool arguments"
     assert bench.seen == []
 
 
-def test_an_unknown_tool_is_an_error_the_model_sees(tmp_path: Path) -> None:
+async def test_an_unknown_tool_is_an_error_the_model_sees(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1, name="nonsense_xyz")], "sorry"])
 
     async def work() -> None:
         await events_of(await bench.open(), "x")
 
-    bench.run(work())
+    await bench.run(work())
     assert bench.model.requests[1].messages[-1].content == '{"error": "Unknown tool: nonsense_xyz"}'
 
 
-def test_the_budget_ends_with_one_answer_without_tools(tmp_path: Path) -> None:
+async def test_the_budget_ends_with_one_answer_without_tools(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], [call(2, "c2")], "that is all"], max_turns=2)
 
     async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
-    events = bench.run(work())
+    events = await bench.run(work())
     assert [e.level for e in events if isinstance(e, Notice)] == ["warning"]
     assert isinstance(events[-1], TurnFinished)
     assert (events[-1].reason, events[-1].text) == ("budget", "that is all")
@@ -219,7 +219,7 @@ def test_the_budget_ends_with_one_answer_without_tools(tmp_path: Path) -> None:
     assert list(bench.model.requests[2].tools) == []
 
 
-def test_a_model_error_leaves_a_session_that_can_go_on(tmp_path: Path) -> None:
+async def test_a_model_error_leaves_a_session_that_can_go_on(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [ModelError("refused", "not that"), "now it works"])
     ended: list[dict[str, Any]] = []
     bench.hooks.add("on_session_end", lambda **kw: ended.append(kw), "observer")
@@ -230,13 +230,13 @@ def test_a_model_error_leaves_a_session_that_can_go_on(tmp_path: Path) -> None:
             await events_of(talk, "first")
         await events_of(talk, "second")
 
-    bench.run(work())
+    await bench.run(work())
     assert [m.role for m in bench.model.requests[1].messages] == ["system", "user"]
     assert bench.model.requests[1].messages[1].content == "first\n\nsecond"
     assert [(e["completed"], e["interrupted"]) for e in ended] == [(False, False), (True, False)]
 
 
-def test_an_interrupt_while_the_model_writes_keeps_what_was_said(tmp_path: Path) -> None:
+async def test_an_interrupt_while_the_model_writes_keeps_what_was_said(tmp_path: Path) -> None:
     never = asyncio.Event()
     bench = Bench(tmp_path, [never, "on we go"])
 
@@ -250,13 +250,13 @@ def test_an_interrupt_while_the_model_writes_keeps_what_was_said(tmp_path: Path)
         await events_of(talk, "and now?")
         return events
 
-    events = bench.run(work())
+    events = await bench.run(work())
     assert isinstance(events[-1], TurnFinished)
     assert (events[-1].reason, events[-1].text) == ("interrupted", "started")
     assert [m.role for m in bench.model.requests[1].messages] == ["system", "user", "assistant", "user"]
 
 
-def test_an_interrupt_reaches_a_turn_that_has_hardly_begun(tmp_path: Path) -> None:
+async def test_an_interrupt_reaches_a_turn_that_has_hardly_begun(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["one", "two"])
     looking, go_on = threading.Event(), threading.Event()
 
@@ -276,11 +276,11 @@ def test_an_interrupt_reaches_a_turn_that_has_hardly_begun(tmp_path: Path) -> No
         go_on.set()
         return await turn
 
-    assert bench.run(work())[-1].reason == "interrupted"
+    assert (await bench.run(work()))[-1].reason == "interrupted"
     assert len(bench.model.requests) == 1
 
 
-def test_an_interrupt_reaches_a_running_tool_and_every_call_gets_a_result(tmp_path: Path) -> None:
+async def test_an_interrupt_reaches_a_running_tool_and_every_call_gets_a_result(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1, "c1", "wait"), call(2, "c2")], "fine"])
     running = threading.Event()
     noticed: list[bool] = []
@@ -307,7 +307,7 @@ def test_an_interrupt_reaches_a_running_tool_and_every_call_gets_a_result(tmp_pa
         await events_of(talk, "again")
         return events
 
-    events = bench.run(work())
+    events = await bench.run(work())
     assert noticed == [True]
     assert [(e.call_id, e.status) for e in events if isinstance(e, ToolFinished)] == [
         ("c1", "cancelled"),
@@ -318,7 +318,7 @@ def test_an_interrupt_reaches_a_running_tool_and_every_call_gets_a_result(tmp_pa
     assert [m.role for m in sent] == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
 
 
-def test_a_tool_that_needs_a_person_is_refused_where_nobody_is(tmp_path: Path) -> None:
+async def test_a_tool_that_needs_a_person_is_refused_where_nobody_is(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1, name="danger")], "I could not."])
     ran: list[int] = []
 
@@ -334,14 +334,14 @@ def test_a_tool_that_needs_a_person_is_refused_where_nobody_is(tmp_path: Path) -
     async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
-    events = bench.run(work())
+    events = await bench.run(work())
     result = next(e for e in events if isinstance(e, ToolFinished))
     assert result.status == "blocked"
     assert "no user can be asked in a test" in result.result
     assert ran == []
 
 
-def test_hooks_of_a_turn_get_the_keywords_of_the_contract(tmp_path: Path) -> None:
+async def test_hooks_of_a_turn_get_the_keywords_of_the_contract(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], "done"])
     seen: dict[str, dict[str, Any]] = {}
     names = ("on_session_start", "pre_llm_call", "pre_tool_call", "post_tool_call", "post_llm_call", "on_session_end")
@@ -351,7 +351,7 @@ def test_hooks_of_a_turn_get_the_keywords_of_the_contract(tmp_path: Path) -> Non
     async def work() -> None:
         await events_of(await bench.open("s1"), "hi")
 
-    bench.run(work())
+    await bench.run(work())
     assert set(seen) == set(names)
     assert seen["on_session_start"].keys() >= {"session_id", "model", "platform", "telemetry_schema_version"}
     assert seen["pre_llm_call"]["is_first_turn"] is True
@@ -366,7 +366,7 @@ def test_hooks_of_a_turn_get_the_keywords_of_the_contract(tmp_path: Path) -> Non
     assert seen["on_session_end"]["interrupted"] is False
 
 
-def test_a_guard_that_raises_blocks_the_call_and_names_its_plugin(tmp_path: Path) -> None:
+async def test_a_guard_that_raises_blocks_the_call_and_names_its_plugin(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], "blocked then"])
 
     def guard(**kwargs: Any) -> None:
@@ -377,14 +377,14 @@ def test_a_guard_that_raises_blocks_the_call_and_names_its_plugin(tmp_path: Path
     async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
-    events = bench.run(work())
+    events = await bench.run(work())
     result = next(e for e in events if isinstance(e, ToolFinished))
     assert result.status == "blocked"
     assert "plugin `sentry`" in result.result
     assert bench.seen == []
 
 
-def test_a_caller_with_its_own_history_leaves_no_trace_when_told_so(tmp_path: Path) -> None:
+async def test_a_caller_with_its_own_history_leaves_no_trace_when_told_so(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["again"])
     history = [Message("user", "a"), Message("assistant", "b")]
 
@@ -392,7 +392,7 @@ def test_a_caller_with_its_own_history_leaves_no_trace_when_told_so(tmp_path: Pa
         talk = await bench.open(platform="api_server", history=history, instructions="Be brief.", keep=False)
         await events_of(talk, "c")
 
-    bench.run(work())
+    await bench.run(work())
     sent = bench.model.requests[0].messages
     assert [m.content for m in sent[1:]] == ["a", "b", "c"]
     assert "Be brief." in sent[0].text

@@ -165,33 +165,33 @@ def test_the_names_of_the_contract_are_reserved():
     assert {"start", "new", "reset", "bg", "memory-graph", "sethome", "set-home", "v", "exit", "quit"} <= RESERVED
 
 
-def run(function, arguments=""):
+async def run(function, arguments=""):
     bridge = Bridge()
     try:
-        return asyncio.run(asyncio.wait_for(run_command(SlashCommand("x", function), arguments, bridge), 30))
+        return await asyncio.wait_for(run_command(SlashCommand("x", function), arguments, bridge), 30)
     finally:
         bridge.close()
 
 
-def test_a_command_answers_with_text_or_nothing():
+async def test_a_command_answers_with_text_or_nothing():
     async def later(raw_args):
         return raw_args * 2
 
-    assert run(handler, "abc") == "ABC"
-    assert run(later, "ab") == "abab"
-    assert run(lambda raw_args: None) is None
-    assert run(lambda raw_args: 5) == "5"
+    assert await run(handler, "abc") == "ABC"
+    assert await run(later, "ab") == "abab"
+    assert await run(lambda raw_args: None) is None
+    assert await run(lambda raw_args: 5) == "5"
 
 
-def test_a_command_that_fails_or_exits_is_a_text_for_the_person():
+async def test_a_command_that_fails_or_exits_is_a_text_for_the_person():
     def broken(raw_args):
         raise ValueError("no such city")
 
-    assert run(broken) == "Plugin command error: no such city"
-    assert "SystemExit(3)" in run(lambda raw_args: sys.exit(3))
+    assert await run(broken) == "Plugin command error: no such city"
+    assert "SystemExit(3)" in await run(lambda raw_args: sys.exit(3))
 
 
-def test_a_timeout_of_the_handler_s_own_is_told_as_that():
+async def test_a_timeout_of_the_handler_s_own_is_told_as_that():
     async def own(raw_args):
         raise TimeoutError("the kettle took too long")
 
@@ -199,8 +199,8 @@ def test_a_timeout_of_the_handler_s_own_is_told_as_that():
         async with asyncio.timeout(0):
             await asyncio.Event().wait()
 
-    assert run(own) == "Plugin command error: the kettle took too long"
-    assert run(nameless) == "Plugin command error: TimeoutError"
+    assert await run(own) == "Plugin command error: the kettle took too long"
+    assert await run(nameless) == "Plugin command error: TimeoutError"
 
 
 async def test_an_async_handler_has_a_limit_and_a_sync_one_has_none():

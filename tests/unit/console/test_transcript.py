@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 from pathlib import Path
@@ -34,7 +33,7 @@ from hermes_agent.core.messages import (
 from hermes_agent.sessions import UsageTotals
 
 
-def transcript(directory: Path, *events: TurnEvent, verbose: bool = False) -> str:
+async def transcript(directory: Path, *events: TurnEvent, verbose: bool = False) -> str:
     """Return what a screen that only appends shows of a turn."""
 
     async def show() -> str:
@@ -47,14 +46,14 @@ def transcript(directory: Path, *events: TurnEvent, verbose: bool = False) -> st
         await view.end_turn()
         return out.getvalue()
 
-    return asyncio.run(show())
+    return await show()
 
 
 END = TurnFinished("It is 65536.", "answered", Usage(), "m")
 
 
-def test_a_turn_reads_as_calls_and_answer(tmp_path: Path) -> None:
-    shown = transcript(
+async def test_a_turn_reads_as_calls_and_answer(tmp_path: Path) -> None:
+    shown = await transcript(
         tmp_path,
         TextDelta("Let me see."),
         ToolStarted("c1", "calculate", {"expression": "2**16"}),
@@ -67,14 +66,14 @@ def test_a_turn_reads_as_calls_and_answer(tmp_path: Path) -> None:
     assert shown == "Let me see.\n\n● calculate 2**16 → 65536, 3 ms\n\nIt is 65536.\n\nbe careful\n"
 
 
-def test_an_answer_that_was_not_streamed_is_shown_at_the_end(tmp_path: Path) -> None:
-    assert transcript(tmp_path, END) == "It is 65536.\n"
+async def test_an_answer_that_was_not_streamed_is_shown_at_the_end(tmp_path: Path) -> None:
+    assert await transcript(tmp_path, END) == "It is 65536.\n"
 
 
-def test_a_written_file_is_shown_as_a_diff_with_what_was_there(tmp_path: Path) -> None:
+async def test_a_written_file_is_shown_as_a_diff_with_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
     content = "one\n2\nthree\n"
-    shown = transcript(
+    shown = await transcript(
         tmp_path,
         ToolStarted("c1", "write_file", {"path": "a.txt", "content": content}),
         ToolFinished("c1", "write_file", '{"path": "a.txt", "lines_added": 1, "lines_removed": 1}', "ok", 3),
@@ -82,9 +81,9 @@ def test_a_written_file_is_shown_as_a_diff_with_what_was_there(tmp_path: Path) -
     assert shown == "● Wrote a.txt  +1 −1, 3 ms\n      1  one\n        -two\n      2 +2\n      3  three\n"
 
 
-def test_a_tool_cannot_steer_the_terminal(tmp_path: Path) -> None:
+async def test_a_tool_cannot_steer_the_terminal(tmp_path: Path) -> None:
     hostile = "\x1b]0;owned\x07\x1b[2J\r\x9b31m"
-    shown = transcript(
+    shown = await transcript(
         tmp_path,
         ToolStarted("c", "terminal", {"command": hostile}),
         ToolFinished("c", "terminal", json.dumps({"output": hostile, "exit_code": 0}), "ok", 1),
@@ -161,9 +160,9 @@ def test_each_background_work_is_a_row() -> None:
     assert max(map(len, rows)) <= 40
 
 
-def test_reasoning_is_one_line_until_it_is_opened(tmp_path: Path) -> None:
+async def test_reasoning_is_one_line_until_it_is_opened(tmp_path: Path) -> None:
     events = [ReasoningDelta("First I "), ReasoningDelta("count.\nThen I add."), TextDelta("Four."), END]
-    folded, shown = transcript(tmp_path, *events), transcript(tmp_path, *events, verbose=True)
+    folded, shown = await transcript(tmp_path, *events), await transcript(tmp_path, *events, verbose=True)
     assert folded.splitlines()[0].startswith("✻ Thought for ") and "6 words" in folded and "count" not in folded
     assert shown.splitlines()[1:3] == ["  │ First I count.", "  │ Then I add."]
     assert "Four." in folded and "Four." in shown

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import itertools
 import logging
 import sqlite3
@@ -24,14 +23,6 @@ from hermes_agent.delivery import (
 from hermes_agent.runtime.bridge import Bridge
 
 ROOM = ReplyTarget("irc", "#room")
-
-
-def in_a_loop(test):
-    @functools.wraps(test)
-    def run(*args, **kwargs):
-        asyncio.run(test(*args, **kwargs))
-
-    return run
 
 
 def message(number="1", conversation="talk"):
@@ -84,7 +75,6 @@ async def sent(running, count):
         await running.changed.wait_for(lambda: len(running.sent) >= count)
 
 
-@in_a_loop
 async def test_a_message_is_answered_and_the_answer_sent(running):
     async def serve(claimed):
         return answer(f"answer to {claimed.payload['n']} of {claimed.sender}")
@@ -102,7 +92,6 @@ async def test_a_message_is_answered_and_the_answer_sent(running):
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_what_nobody_serves_or_delivers_yet_waits(running):
     await running.delivery.start()
     await running.delivery.receive(message())
@@ -119,7 +108,6 @@ async def test_what_nobody_serves_or_delivers_yet_waits(running):
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_conversations_run_side_by_side_and_each_in_order(running):
     both = asyncio.Barrier(2)
     order = []
@@ -142,7 +130,6 @@ async def test_conversations_run_side_by_side_and_each_in_order(running):
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_a_message_that_fails_is_tried_again_and_given_up_at_last(running, caplog):
     tries = []
 
@@ -163,7 +150,6 @@ async def test_a_message_that_fails_is_tried_again_and_given_up_at_last(running,
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_an_answer_that_cannot_be_stored_is_its_servers_fault_and_ends_the_message(running, caplog):
     async def serve(claimed):
         return [OutboundReply(ROOM, ({"text": object()},))]
@@ -182,7 +168,6 @@ async def test_an_answer_that_cannot_be_stored_is_its_servers_fault_and_ends_the
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_who_asks_for_a_later_attempt_gets_it_without_losing_a_life(running):
     tries = []
 
@@ -202,7 +187,6 @@ async def test_who_asks_for_a_later_attempt_gets_it_without_losing_a_life(runnin
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_a_stop_hands_what_runs_to_the_next_start(running, path, bridge):
     begun = asyncio.Event()
 
@@ -231,7 +215,6 @@ async def test_a_stop_hands_what_runs_to_the_next_start(running, path, bridge):
     await after.delivery.drain(5)
 
 
-@in_a_loop
 async def test_a_stop_lets_a_running_turn_finish_and_sends_its_answer(running):
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -256,7 +239,6 @@ async def test_a_stop_lets_a_running_turn_finish_and_sends_its_answer(running):
     assert (await running.delivery.counts())["inbox_pending"] == 2
 
 
-@in_a_loop
 async def test_a_later_message_is_taken_into_the_one_that_runs(running):
     go_on = asyncio.Event()
     second = []
@@ -279,7 +261,6 @@ async def test_a_later_message_is_taken_into_the_one_that_runs(running):
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_a_daemon_that_was_superseded_serves_no_more(running, path, bridge, monkeypatch):
     served = []
     told = asyncio.Event()
@@ -313,7 +294,6 @@ async def test_a_daemon_that_was_superseded_serves_no_more(running, path, bridge
         (DeliveryCheck.arrived("77"), ["1", "2"]),
     ],
 )
-@in_a_loop
 async def test_what_may_have_arrived_is_looked_for_or_repeated_with_a_mark(running, finding, expected):
     async def first_breaks(sending):
         if len(running.sent) == 1:
@@ -336,7 +316,6 @@ async def test_what_may_have_arrived_is_looked_for_or_repeated_with_a_mark(runni
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_a_platform_that_takes_and_answers_nothing_gets_one_repeat_and_no_more(running):
     async def drops(sending):
         raise TimeoutError
@@ -352,7 +331,6 @@ async def test_a_platform_that_takes_and_answers_nothing_gets_one_repeat_and_no_
 
 
 @pytest.mark.parametrize("wrong", [ConnectionResetError, TimeoutError])
-@in_a_loop
 async def test_what_failed_before_its_first_byte_went_out_is_sent_again_without_a_mark(running, wrong):
     async def fails_thrice(sending):
         if sending.attempt <= 3:
@@ -368,7 +346,6 @@ async def test_what_failed_before_its_first_byte_went_out_is_sent_again_without_
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_nothing_goes_out_while_its_beginning_cannot_be_noted(running, monkeypatch):
     noted, full = Mailbox.begin_sending, [1, 2]
 
@@ -387,7 +364,6 @@ async def test_nothing_goes_out_while_its_beginning_cannot_be_noted(running, mon
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_a_process_that_ends_again_and_again_keeps_the_only_repeat_for_the_one_that_lasts(path, bridge):
     begun = Mailbox(path)
     begun.acquire()
@@ -419,7 +395,6 @@ async def test_a_process_that_ends_again_and_again_keeps_the_only_repeat_for_the
     assert set(attempts) == {2}
 
 
-@in_a_loop
 async def test_an_adapter_that_asks_once_more_and_may_then_has_sent(running, monkeypatch):
     noted, full = Mailbox.begin_sending, [True]
 
@@ -444,7 +419,6 @@ async def test_an_adapter_that_asks_once_more_and_may_then_has_sent(running, mon
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_a_disconnected_platform_spends_no_attempts(running):
     async def lost(sending):
         running.delivery.deliver("irc", None)
@@ -463,7 +437,6 @@ async def test_a_disconnected_platform_spends_no_attempts(running):
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_a_dead_target_is_listed_and_revived(running):
     async def kicked(sending):
         return SendOutcome.park("kicked")
@@ -481,7 +454,6 @@ async def test_a_dead_target_is_listed_and_revived(running):
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_what_another_process_stored_is_sent_when_asked_to_look(running, path):
     running.delivery.deliver("irc", running.take)
     await running.delivery.start()
@@ -495,7 +467,6 @@ async def test_what_another_process_stored_is_sent_when_asked_to_look(running, p
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_a_message_that_ended_the_process_again_and_again_is_given_up_once_it_is_old(path, bridge):
     now = 1_000_000.0
     for _ in range(20):
@@ -529,7 +500,6 @@ async def never_ends(claimed):
     await asyncio.Event().wait()
 
 
-@in_a_loop
 async def test_a_message_whose_bringer_is_cancelled_while_it_is_stored_is_served_all_the_same(running, path):
     async def serve(claimed):
         return answer(claimed.payload["n"])
@@ -555,7 +525,6 @@ async def test_a_message_whose_bringer_is_cancelled_while_it_is_stored_is_served
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_a_message_whose_caller_is_cancelled_while_it_is_claimed_can_be_begun_again(running, path):
     await running.delivery.start()
     other = sqlite3.connect(path, isolation_level=None)
@@ -576,7 +545,6 @@ async def test_a_message_whose_caller_is_cancelled_while_it_is_claimed_can_be_be
 
 
 @pytest.mark.parametrize("wrong", [sqlite3.OperationalError("disk I/O error"), sqlite3.DatabaseError("malformed")])
-@in_a_loop
 async def test_a_message_whose_caller_is_cancelled_while_it_cannot_be_given_back_is_given_back_all_the_same(
     running, monkeypatch, wrong
 ):
@@ -607,7 +575,6 @@ async def test_a_message_whose_caller_is_cancelled_while_it_cannot_be_given_back
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_a_full_disk_delays_an_answer_and_neither_loses_nor_repeats_it(running, caplog):
     served, told = [], asyncio.Event()
     caplog.handler.addFilter(lambda record: "cannot write the state" not in record.msg or told.set() or True)
@@ -635,7 +602,6 @@ async def test_a_full_disk_delays_an_answer_and_neither_loses_nor_repeats_it(run
     await running.delivery.drain(5)
 
 
-@in_a_loop
 async def test_a_clock_that_jumps_at_every_look_delays_repeats_and_reorders_nothing(path, bridge):
     jumps = itertools.cycle([0.0, 40 * 86400.0, -400 * 86400.0, 3600.0, -7200.0])
     running = Running(path, bridge, clock=lambda: 1_800_000_000.0 + next(jumps))

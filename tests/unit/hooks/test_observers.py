@@ -50,11 +50,11 @@ class ObservedHouse(House):
         args = {} if args is None else args
         return await asyncio.wait_for(self.dispatcher.run("c1", "calc", args, self.scope_of(session)), LIMIT_S)
 
-    def run_all(self, *calls: Any) -> list[Any]:
+    async def run_all(self, *calls: Any) -> list[Any]:
         async def main() -> list[Any]:
             return [await self.call(*args) for args in calls]
 
-        return asyncio.run(main())
+        return await main()
 
 
 @pytest.fixture
@@ -66,9 +66,9 @@ def house(tmp_path):
     it.close()
 
 
-def test_the_result_of_a_tool_is_there_before_its_observer_is_done(house):
+async def test_the_result_of_a_tool_is_there_before_its_observer_is_done(house):
     house.hooks.add("post_tool_call", house.hold, "p")
-    (outcome,) = house.run_all(())
+    (outcome,) = await house.run_all(())
 
     assert outcome.result == "ran"
     assert house.entered.is_set()
@@ -76,24 +76,24 @@ def test_the_result_of_a_tool_is_there_before_its_observer_is_done(house):
     assert house.hooks.suspended() == {}
 
 
-def test_a_quick_observer_is_done_when_the_result_is_there_in_the_thread_of_the_call(house):
+async def test_a_quick_observer_is_done_when_the_result_is_there_in_the_thread_of_the_call(house):
     threads = []
     house.hooks.add("pre_tool_call", lambda **kw: threads.append(threading.get_ident()), "p")
     house.hooks.add("post_tool_call", lambda **kw: threads.append(threading.get_ident()), "p")
-    house.run_all(())
+    await house.run_all(())
 
     assert len(threads) == 2
     assert threads[0] == threads[1]
 
 
-def test_the_observers_of_one_plugin_stay_in_their_order(house):
+async def test_the_observers_of_one_plugin_stay_in_their_order(house):
     def observe(args, **kwargs):
         if args["n"] == 0:
             house.hold()
         house.order.append(args["n"])
 
     house.hooks.add("post_tool_call", observe, "p")
-    house.run_all(*(({"n": n},) for n in range(5)))
+    await house.run_all(*(({"n": n},) for n in range(5)))
     assert house.order == []
 
     house.release.set()
@@ -101,7 +101,7 @@ def test_the_observers_of_one_plugin_stay_in_their_order(house):
     assert house.order == [0, 1, 2, 3, 4]
 
 
-def test_the_observers_of_other_plugins_and_other_sessions_are_not_held_up(house):
+async def test_the_observers_of_other_plugins_and_other_sessions_are_not_held_up(house):
     told = []
 
     def observe(session_id, **kwargs):
@@ -111,12 +111,12 @@ def test_the_observers_of_other_plugins_and_other_sessions_are_not_held_up(house
 
     house.hooks.add("post_tool_call", observe, "p")
     house.hooks.add("post_tool_call", lambda session_id, **kw: told.append(f"{session_id} of q"), "q")
-    house.run_all(({}, "s"), ({}, "other"))
+    await house.run_all(({}, "s"), ({}, "other"))
 
     assert told == ["s of q", "other", "other of q"]
 
 
-def test_what_an_observer_does_to_the_arguments_later_is_seen_by_nobody(house):
+async def test_what_an_observer_does_to_the_arguments_later_is_seen_by_nobody(house):
     seen, changed = [], threading.Event()
 
     def observe(args, **kwargs):
@@ -126,21 +126,21 @@ def test_what_an_observer_does_to_the_arguments_later_is_seen_by_nobody(house):
 
     house.hooks.add("post_tool_call", observe, "p")
     house.hooks.add("post_tool_call", lambda args, **kw: seen.append(args), "q")
-    (outcome,) = house.run_all(({"a": [1]},))
+    (outcome,) = await house.run_all(({"a": [1]},))
     house.release.set()
 
     assert changed.wait(LIMIT_S)
     assert outcome.arguments == seen[0] == {"a": [1]}
 
 
-def test_what_waits_for_its_turn_keeps_what_it_was_given(house):
+async def test_what_waits_for_its_turn_keeps_what_it_was_given(house):
     def observe(args, **kwargs):
         house.hold()
         house.order.append(args["n"])
 
     house.hooks.add("post_tool_call", observe, "p")
     second = {"n": [2]}
-    house.run_all(({"n": [1]},), (second,))
+    await house.run_all(({"n": [1]},), (second,))
     second["n"].append("changed")
     house.release.set()
 
@@ -169,18 +169,18 @@ async def test_one_that_runs_over_its_deadline_is_counted_and_the_next_one_is_ca
     assert [r.getMessage() for r in caplog.records] == [text]
 
 
-def test_one_that_is_done_before_its_deadline_is_not_counted_when_the_time_is_over(house, caplog):
+async def test_one_that_is_done_before_its_deadline_is_not_counted_when_the_time_is_over(house, caplog):
     late = []
     house.hooks._observers._later = lambda delay_s, look: late.append(look)
     house.hooks.add("post_tool_call", house.hold, "slow")
-    house.run_all(())
+    await house.run_all(())
     house.release.set()
     assert house.hooks.wait_idle(LIMIT_S)
 
     assert len(late) == 1
     late[0]()  # the clock says that the deadline is over
     assert "gave no answer" not in caplog.text
-    house.run_all(())
+    await house.run_all(())
     assert house.hooks.wait_idle(LIMIT_S)
 
 
@@ -203,7 +203,7 @@ async def test_three_that_hang_suspend_the_plugin_and_nothing_waits_for_its_turn
     assert len(entered) == 3
 
 
-def test_an_async_observer_that_hangs_holds_up_nothing_and_is_cancelled(house):
+async def test_an_async_observer_that_hangs_holds_up_nothing_and_is_cancelled(house):
     cancelled = threading.Event()
 
     async def observe(**kwargs):
@@ -215,17 +215,17 @@ def test_an_async_observer_that_hangs_holds_up_nothing_and_is_cancelled(house):
 
     house.hooks.add("post_tool_call", observe, "slow")
 
-    assert house.run_all(())[0].result == "ran"
+    assert (await house.run_all(()))[0].result == "ran"
     assert cancelled.wait(LIMIT_S)
 
 
-def test_one_that_raises_late_is_logged(house, caplog):
+async def test_one_that_raises_late_is_logged(house, caplog):
     def observe(**kwargs):
         house.hold()
         raise ValueError("late")
 
     house.hooks.add("post_tool_call", observe, "p")
-    house.run_all(())
+    await house.run_all(())
     house.release.set()
 
     assert house.hooks.wait_idle(LIMIT_S)
@@ -321,9 +321,9 @@ def test_more_than_can_wait_is_dropped_with_a_warning(house, caplog):
     assert f"hook on_stream_delta of plugin p is not called: {BACKLOG} calls wait" in caplog.text
 
 
-def test_the_end_waits_for_observers_within_its_limit(house, caplog):
+async def test_the_end_waits_for_observers_within_its_limit(house, caplog):
     house.hooks.add("post_tool_call", house.hold, "p")
-    house.run_all(())
+    await house.run_all(())
 
     assert not house.hooks.wait_idle(0.01)
     assert "observers of plugins still run after 0.01 s and are abandoned: p" in caplog.text

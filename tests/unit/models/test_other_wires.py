@@ -104,7 +104,7 @@ def events(*items: dict[str, Any]) -> bytes:
     return b"".join(f"event: {i['type']}\ndata: {json.dumps(i, ensure_ascii=False)}\n\n".encode() for i in items)
 
 
-def exchange(
+async def exchange(
     stream: bytes, request: ModelRequest, *, provider: str, api_mode: str, key: str = KEY
 ) -> tuple[ModelAnswer | ModelError, dict[str, Any], bytes]:
     """Ask once; return the answer or the error, and the JSON and the head of the request."""
@@ -121,7 +121,7 @@ def exchange(
             head, _, body = server.requests[0].partition(b"\r\n\r\n")
             return found, json.loads(body), head
 
-    return asyncio.run(run())
+    return await run()
 
 
 USAGE = {"input_tokens": 5, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20, "output_tokens": 1}
@@ -147,12 +147,12 @@ CLAUDE_THOUGHTS = [
 ]
 
 
-def claude(request: ModelRequest, stream: bytes = CLAUDE) -> tuple[Any, dict[str, Any], bytes]:
-    return exchange(stream, request, provider="anthropic", api_mode="anthropic_messages")
+async def claude(request: ModelRequest, stream: bytes = CLAUDE) -> tuple[Any, dict[str, Any], bytes]:
+    return await exchange(stream, request, provider="anthropic", api_mode="anthropic_messages")
 
 
-def test_claude_s_thoughts_usage_and_calls_are_read() -> None:
-    answer, _, head = claude(ModelRequest("claude-x", [Message("user", "hi")]))
+async def test_claude_s_thoughts_usage_and_calls_are_read() -> None:
+    answer, _, head = await claude(ModelRequest("claude-x", [Message("user", "hi")]))
     assert answer.message == Message("assistant", "Grüße", (ToolCall("t1", "calculate", '{"expression": "1"}'),))
     assert answer.message.extras == {"anthropic": {"thinking": CLAUDE_THOUGHTS}}
     assert (answer.finish_reason, answer.model) == ("tool_calls", "claude-x")
@@ -163,7 +163,7 @@ def test_claude_s_thoughts_usage_and_calls_are_read() -> None:
     assert not any(line.startswith(b"authorization") for line in lines)
 
 
-def test_claude_is_given_back_its_thoughts_and_nobody_else_s() -> None:
+async def test_claude_is_given_back_its_thoughts_and_nobody_else_s() -> None:
     call = (ToolCall("functions.f:0", "calculate", "{broken"),)
     said = Message("assistant", "", call, extras={"anthropic": {"thinking": CLAUDE_THOUGHTS}, "openai": {"items": [1]}})
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
@@ -174,7 +174,7 @@ def test_claude_is_given_back_its_thoughts_and_nobody_else_s() -> None:
         Message("tool", "", tool_call_id="functions.f:0"),
         Message("user", "and?"),
     ]
-    _, body, _ = claude(ModelRequest("claude-3-5-haiku", history, [CALCULATE]))
+    _, body, _ = await claude(ModelRequest("claude-3-5-haiku", history, [CALCULATE]))
     mark = {"cache_control": {"type": "ephemeral"}}
     source = {"type": "base64", "media_type": "image/png", "data": "QUJD"}
     result = {"type": "tool_result", "tool_use_id": "functions_f_0", "content": [{"type": "text", "text": "(nothing)"}]}
@@ -188,16 +188,16 @@ def test_claude_is_given_back_its_thoughts_and_nobody_else_s() -> None:
     assert (body["tools"][0]["cache_control"], body["max_tokens"]) == (mark["cache_control"], 8192)
 
 
-def test_the_prefix_of_claude_s_next_request_is_the_last_one_but_for_the_marks() -> None:
+async def test_the_prefix_of_claude_s_next_request_is_the_last_one_but_for_the_marks() -> None:
     def without_marks(value: Any) -> Any:
         if isinstance(value, dict):
             return {k: without_marks(v) for k, v in value.items() if k != "cache_control"}
         return [without_marks(v) for v in value] if isinstance(value, list) else value
 
     history = [Message("system", "s"), Message("user", "one")]
-    answer, first, _ = claude(ModelRequest("claude-x", history, [CALCULATE]))
+    answer, first, _ = await claude(ModelRequest("claude-x", history, [CALCULATE]))
     history += [answer.message, Message("tool", "1", tool_call_id="t1")]
-    _, second, _ = claude(ModelRequest("claude-x", history, [CALCULATE]))
+    _, second, _ = await claude(ModelRequest("claude-x", history, [CALCULATE]))
     assert json.dumps(second["tools"]) == json.dumps(first["tools"])
     assert json.dumps(second["system"]) == json.dumps(first["system"])
     assert without_marks(second["messages"][:1]) == without_marks(first["messages"])
@@ -220,11 +220,11 @@ def test_the_prefix_of_claude_s_next_request_is_the_last_one_but_for_the_marks()
         ("claude-x", {"response_format": {"type": "json_object"}, "top_k": 3}, {"top_k": 3, "response_format": None}),
     ],
 )
-def test_the_words_of_chat_completions_are_said_as_claude_knows_them(
+async def test_the_words_of_chat_completions_are_said_as_claude_knows_them(
     model: str, extra: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     request = ModelRequest(model, [Message("user", "hi")], temperature=1.5, extra=extra)
-    _, body, _ = claude(request)
+    _, body, _ = await claude(request)
     assert {key: body.get(key) for key in expected} == expected
     assert body.get("temperature") == (None if "thinking" in body else 1.0)
 
@@ -237,10 +237,10 @@ def test_the_words_of_chat_completions_are_said_as_claude_knows_them(
         ("rate_limit_error", True, "rate_limit"),
     ],
 )
-def test_claude_s_error_inside_a_stream_has_its_kind(kind: str, begun: bool, expected: str) -> None:
+async def test_claude_s_error_inside_a_stream_has_its_kind(kind: str, begun: bool, expected: str) -> None:
     start = events({"type": "message_start", "message": {"model": "m"}}) if begun else b""
     stream = start + events({"type": "error", "error": {"type": kind, "message": "Overloaded"}})
-    error, _, _ = claude(ModelRequest("claude-x", [Message("user", "hi")]), stream)
+    error, _, _ = await claude(ModelRequest("claude-x", [Message("user", "hi")]), stream)
     assert isinstance(error, ModelError) and error.kind == expected
 
 
@@ -261,20 +261,20 @@ GPT = events(
 )
 
 
-def gpt(request: ModelRequest, stream: bytes = GPT) -> tuple[Any, dict[str, Any], bytes]:
-    return exchange(stream, request, provider="openai", api_mode="codex_responses")
+async def gpt(request: ModelRequest, stream: bytes = GPT) -> tuple[Any, dict[str, Any], bytes]:
+    return await exchange(stream, request, provider="openai", api_mode="codex_responses")
 
 
-def test_gpt_s_thoughts_come_back_where_they_stood() -> None:
+async def test_gpt_s_thoughts_come_back_where_they_stood() -> None:
     history = [Message("system", "Be kind."), Message("user", "hi")]
-    answer, first, _ = gpt(ModelRequest("gpt-x", history, [CALCULATE], session_id="s-1"))
+    answer, first, _ = await gpt(ModelRequest("gpt-x", history, [CALCULATE], session_id="s-1"))
     assert answer.message == Message("assistant", "Grüße", (ToolCall("c1", "calculate", '{"expression": "1"}'),))
     assert (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.cached_tokens) == (125, 42, 100)
     assert (first["store"], first["include"], first["instructions"], first["prompt_cache_key"]) == (
         False, ["reasoning.encrypted_content"], "Be kind.", "s-1",
     )  # fmt: skip
     result = Message("tool", "1", tool_call_id="c1")
-    _, second, _ = gpt(ModelRequest("gpt-x", [*history, answer.message, result], [CALCULATE]))
+    _, second, _ = await gpt(ModelRequest("gpt-x", [*history, answer.message, result], [CALCULATE]))
     assert second["input"] == [
         {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
         REASONING,
@@ -285,7 +285,7 @@ def test_gpt_s_thoughts_come_back_where_they_stood() -> None:
     ]
     assert first["input"] == second["input"][:1]
     elsewhere = replace(answer.message, extras={"azure-foundry": answer.message.extras["openai"]})
-    _, third, _ = gpt(ModelRequest("gpt-x", [*history, elsewhere, result], [CALCULATE]))
+    _, third, _ = await gpt(ModelRequest("gpt-x", [*history, elsewhere, result], [CALCULATE]))
     assert not any(item.get("type") == "reasoning" for item in third["input"])
 
 
@@ -304,32 +304,32 @@ def test_gpt_s_thoughts_come_back_where_they_stood() -> None:
         ({"type": "error", "code": "context_length_exceeded", "message": "too long"}, "context_too_long"),
     ],
 )
-def test_gpt_s_other_ends_are_told_apart(end: dict[str, Any], expected: str) -> None:
+async def test_gpt_s_other_ends_are_told_apart(end: dict[str, Any], expected: str) -> None:
     stream = events({"type": "response.output_text.delta", "output_index": 0, "delta": "a"}, end)
-    found, _, _ = gpt(ModelRequest("gpt-x", [Message("user", "hi")]), stream)
+    found, _, _ = await gpt(ModelRequest("gpt-x", [Message("user", "hi")]), stream)
     assert (found.kind if isinstance(found, ModelError) else found.finish_reason) == expected
 
 
-def test_gpt_is_told_the_form_of_the_answer_in_its_words() -> None:
+async def test_gpt_is_told_the_form_of_the_answer_in_its_words() -> None:
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": False}}
     extra = {"response_format": form, "reasoning_effort": "low"}
-    _, body, _ = gpt(ModelRequest("gpt-x", [Message("user", "hi")], max_tokens=9, extra=extra))
+    _, body, _ = await gpt(ModelRequest("gpt-x", [Message("user", "hi")], max_tokens=9, extra=extra))
     assert body["text"] == {
         "format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": False}
     }
     assert (body["reasoning"], body["max_output_tokens"]) == ({"effort": "low"}, 9)
 
 
-def test_gemini_s_signature_of_a_call_and_kimi_s_thoughts_go_back() -> None:
+async def test_gemini_s_signature_of_a_call_and_kimi_s_thoughts_go_back() -> None:
     signed = {"extra_content": {"google": {"thought_signature": "sig"}}}
     call = {"index": 0, "id": "c1", "function": {"name": "calculate", "arguments": "{}"}, **signed}
     chunk = {"choices": [{"delta": {"reasoning_content": "hm", "tool_calls": [call]}, "finish_reason": "tool_calls"}]}
     stream = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
     for provider, kept in (("gemini", None), ("kimi", "hm")):
         request = ModelRequest("m", [Message("user", "hi")])
-        answer, _, _ = exchange(stream, request, provider=provider, api_mode="chat_completions")
+        answer, _, _ = await exchange(stream, request, provider=provider, api_mode="chat_completions")
         history = [*request.messages, answer.message, Message("tool", "1", tool_call_id="c1")]
-        _, body, _ = exchange(stream, ModelRequest("m", history), provider=provider, api_mode="chat_completions")
+        _, body, _ = await exchange(stream, ModelRequest("m", history), provider=provider, api_mode="chat_completions")
         said = body["messages"][1]
         assert said["tool_calls"][0]["extra_content"] == signed["extra_content"]
         assert said.get("reasoning_content") == kept
@@ -343,7 +343,7 @@ def test_gemini_s_signature_of_a_call_and_kimi_s_thoughts_go_back() -> None:
         ("groq", "claude-x", [False] * 5),
     ],
 )
-def test_prefixes_of_claude_behind_openrouter_are_marked(provider: str, model: str, marked: list[bool]) -> None:
+async def test_prefixes_of_claude_behind_openrouter_are_marked(provider: str, model: str, marked: list[bool]) -> None:
     history = [
         Message("system", "Be kind."),
         Message("user", "one"),
@@ -352,7 +352,7 @@ def test_prefixes_of_claude_behind_openrouter_are_marked(provider: str, model: s
         Message("user", [{"type": "text", "text": "two"}, {"type": "text", "text": "three"}]),
     ]
     stream = b'data: {"choices": [{"delta": {"content": "ok"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
-    _, body, _ = exchange(stream, ModelRequest(model, history), provider=provider, api_mode="chat_completions")
+    _, body, _ = await exchange(stream, ModelRequest(model, history), provider=provider, api_mode="chat_completions")
     said = [m["content"] for m in body["messages"]]
     assert [isinstance(c, list) and "cache_control" in c[-1] for c in said] == marked
     assert history[4].content == [{"type": "text", "text": "two"}, {"type": "text", "text": "three"}]

@@ -32,7 +32,9 @@ def calls(*pieces: dict[str, Any]) -> dict[str, Any]:
     return chunk({"tool_calls": list(pieces)})
 
 
-def asked(*pieces: bytes, request: ModelRequest = QUESTION, **server: Any) -> tuple[list[str], ModelAnswer, RawServer]:
+async def asked(
+    *pieces: bytes, request: ModelRequest = QUESTION, **server: Any
+) -> tuple[list[str], ModelAnswer, RawServer]:
     async def run() -> tuple[list[str], ModelAnswer, RawServer]:
         async with raw_server(*pieces, **server) as raw:
             client = client_for(raw.base_url, provider="custom")
@@ -43,57 +45,57 @@ def asked(*pieces: bytes, request: ModelRequest = QUESTION, **server: Any) -> tu
                 await client.aclose()
             return texts, answer, raw
 
-    return asyncio.run(run())
+    return await run()
 
 
-def failed(*pieces: bytes, **server: Any) -> ModelError:
+async def failed(*pieces: bytes, **server: Any) -> ModelError:
     with pytest.raises(ModelError) as caught:
-        asked(*pieces, **server)
+        await asked(*pieces, **server)
     return caught.value
 
 
-def tool_calls(*chunks: dict[str, Any]) -> tuple[ToolCall, ...]:
-    return asked(sse(*chunks, chunk(finish_reason="tool_calls")), DONE)[1].message.tool_calls
+async def tool_calls(*chunks: dict[str, Any]) -> tuple[ToolCall, ...]:
+    return (await asked(sse(*chunks, chunk(finish_reason="tool_calls")), DONE))[1].message.tool_calls
 
 
-def test_line_ends_of_windows_and_characters_cut_in_half() -> None:
+async def test_line_ends_of_windows_and_characters_cut_in_half() -> None:
     stream = (
         sse(chunk({"content": "ä"})).replace(b"\\u00e4", "ä€😀".encode()).replace(b"\n", b"\r\n") + sse(STOP) + DONE
     )
-    texts, answer, _ = asked(*(stream[i : i + 1] for i in range(len(stream))))
+    texts, answer, _ = await asked(*(stream[i : i + 1] for i in range(len(stream))))
     assert (texts, answer.message.content) == (["ä€😀"], "ä€😀")
 
 
-def test_data_without_a_space_comments_and_no_done_at_the_end() -> None:
+async def test_data_without_a_space_comments_and_no_done_at_the_end() -> None:
     stream = b": PROCESSING\n\n" + sse(chunk({"content": "a"}), STOP).replace(b"data: ", b"data:").rstrip(b"\n")
-    assert asked(stream)[0] == ["a"]
+    assert (await asked(stream))[0] == ["a"]
 
 
-def test_calls_without_an_index_are_told_apart_by_id() -> None:
-    assert tool_calls(
+async def test_calls_without_an_index_are_told_apart_by_id() -> None:
+    assert await tool_calls(
         calls({"id": "a", "function": {"name": "f", "arguments": '{"x"'}}),
         calls({"function": {"arguments": ": 1}"}}),
         calls({"id": "b", "function": {"name": "g", "arguments": "{}"}}),
     ) == (ToolCall("a", "f", '{"x": 1}'), ToolCall("b", "g", "{}"))
 
 
-def test_calls_that_all_have_index_0_are_told_apart_by_id() -> None:
-    assert tool_calls(
+async def test_calls_that_all_have_index_0_are_told_apart_by_id() -> None:
+    assert await tool_calls(
         calls({"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x": 1}'}}),
         calls({"index": 0, "id": "b", "function": {"name": "f", "arguments": '{"x": 2}'}}),
     ) == (ToolCall("a", "f", '{"x": 1}'), ToolCall("b", "f", '{"x": 2}'))
 
 
-def test_id_and_name_that_are_repeated_in_each_piece_count_once() -> None:
+async def test_id_and_name_that_are_repeated_in_each_piece_count_once() -> None:
     piece = {"index": 0, "id": "a", "function": {"name": "f"}}
-    assert tool_calls(
+    assert await tool_calls(
         calls({**piece, "function": {"name": "f", "arguments": '{"x"'}}),
         calls({**piece, "function": {"name": "f", "arguments": ":1}"}}),
     ) == (ToolCall("a", "f", '{"x":1}'),)
 
 
-def test_calls_without_index_and_id_are_told_apart_by_whole_arguments_and_get_ids() -> None:
-    first, second = tool_calls(
+async def test_calls_without_index_and_id_are_told_apart_by_whole_arguments_and_get_ids() -> None:
+    first, second = await tool_calls(
         calls({"function": {"name": "f", "arguments": '{"x": 1}'}}),
         calls({"function": {"name": "f", "arguments": {"x": "ß"}}}),
     )
@@ -101,14 +103,14 @@ def test_calls_without_index_and_id_are_told_apart_by_whole_arguments_and_get_id
     assert first.id.startswith("call_") and second.id.startswith("call_") and first.id != second.id
 
 
-def test_call_without_arguments_has_an_empty_object_and_broken_ones_stay_as_they_are() -> None:
-    assert tool_calls(calls({"index": 0, "id": "a", "function": {"name": "f"}})) == (ToolCall("a", "f", "{}"),)
+async def test_call_without_arguments_has_an_empty_object_and_broken_ones_stay_as_they_are() -> None:
+    assert await tool_calls(calls({"index": 0, "id": "a", "function": {"name": "f"}})) == (ToolCall("a", "f", "{}"),)
     broken = calls({"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x": '}})
-    assert tool_calls(broken)[0].arguments == '{"x":'
+    assert (await tool_calls(broken))[0].arguments == '{"x":'
 
 
-def test_parallel_calls_whose_pieces_are_mixed() -> None:
-    assert tool_calls(
+async def test_parallel_calls_whose_pieces_are_mixed() -> None:
+    assert await tool_calls(
         calls(
             {"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}},
             {"index": 1, "id": "b", "function": {"name": "g", "arguments": ""}},
@@ -119,17 +121,17 @@ def test_parallel_calls_whose_pieces_are_mixed() -> None:
     ) == (ToolCall("a", "f", "[1]"), ToolCall("b", "g", '{"y":2}'))
 
 
-def test_call_without_a_name_is_malformed() -> None:
-    error = failed(sse(calls({"index": 0, "id": "a"}), chunk(finish_reason="tool_calls")))
+async def test_call_without_a_name_is_malformed() -> None:
+    error = await failed(sse(calls({"index": 0, "id": "a"}), chunk(finish_reason="tool_calls")))
     assert (error.kind, "without a name" in error.message) == ("cut_off", True)
 
 
-def test_content_in_parts_refusal_and_reasoning() -> None:
+async def test_content_in_parts_refusal_and_reasoning() -> None:
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "no"}]}, {"type": "text", "text": "yes"}]
     stream = sse(
         chunk({"reasoning_content": "no"}), chunk({"content": parts}), chunk({"refusal": " but no"}), chunk(None), STOP
     )
-    assert asked(stream)[0] == ["yes", " but no"]
+    assert (await asked(stream))[0] == ["yes", " but no"]
 
 
 @pytest.mark.parametrize(
@@ -140,41 +142,41 @@ def test_content_in_parts_refusal_and_reasoning() -> None:
         ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": None}, 0),
     ],
 )
-def test_usage_and_cached_tokens(usage: dict[str, Any], cached: int) -> None:
+async def test_usage_and_cached_tokens(usage: dict[str, Any], cached: int) -> None:
     stream = sse(chunk({"content": "a"}), STOP, {"choices": [], "usage": usage, "model": "m-1-0925"})
-    _, answer, _ = asked(stream, DONE)
+    _, answer, _ = await asked(stream, DONE)
     assert (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.cached_tokens) == (9, 2, cached)
     assert answer.usage.details == usage
     assert answer.model == "m-1-0925"
 
 
-def test_usage_of_groq_and_usage_that_grows() -> None:
+async def test_usage_of_groq_and_usage_that_grows() -> None:
     groq = sse(chunk({"content": "a"}), {**STOP, "x_groq": {"usage": {"prompt_tokens": 3, "completion_tokens": 1}}})
-    assert asked(groq, DONE)[1].usage.total_tokens == 4
+    assert (await asked(groq, DONE))[1].usage.total_tokens == 4
     grows = [{**chunk({"content": "a"}), "usage": {"prompt_tokens": 3, "completion_tokens": n}} for n in (1, 2)]
-    assert asked(sse(*grows, STOP), DONE)[1].usage.total_tokens == 5
+    assert (await asked(sse(*grows, STOP), DONE))[1].usage.total_tokens == 5
 
 
-def test_answer_is_given_at_done_even_if_the_connection_stays_open() -> None:
-    assert asked(sse(chunk({"content": "a"}), STOP), DONE, hold=True)[1].message.content == "a"
+async def test_answer_is_given_at_done_even_if_the_connection_stays_open() -> None:
+    assert (await asked(sse(chunk({"content": "a"}), STOP), DONE, hold=True))[1].message.content == "a"
 
 
-def test_break_after_the_finish_reason_costs_nothing_but_the_usage() -> None:
-    _, answer, _ = asked(sse(chunk({"content": "a"}), STOP), cut=True)
+async def test_break_after_the_finish_reason_costs_nothing_but_the_usage() -> None:
+    _, answer, _ = await asked(sse(chunk({"content": "a"}), STOP), cut=True)
     assert (answer.message.content, answer.usage.total_tokens) == ("a", 0)
 
 
-def test_break_before_the_finish_reason_is_cut_off() -> None:
-    assert failed(sse(chunk({"content": "a"})), cut=True).kind == "cut_off"
+async def test_break_before_the_finish_reason_is_cut_off() -> None:
+    assert (await failed(sse(chunk({"content": "a"})), cut=True)).kind == "cut_off"
 
 
-def test_server_that_does_not_stream_is_understood() -> None:
+async def test_server_that_does_not_stream_is_understood() -> None:
     body = {
         "model": "m-9",
         "choices": [{"message": {"role": "assistant", "content": "whole"}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 1},
     }
-    texts, answer, _ = asked(json.dumps(body).encode(), content_type="application/json; charset=utf-8")
+    texts, answer, _ = await asked(json.dumps(body).encode(), content_type="application/json; charset=utf-8")
     assert (texts, answer.model, answer.usage.total_tokens) == (["whole"], "m-9", 2)
 
 
@@ -195,8 +197,8 @@ def test_server_that_does_not_stream_is_understood() -> None:
         ([b"data: \xff\xfe\n\n"], "chunk 1 is malformed"),
     ],
 )
-def test_what_is_no_whole_answer_is_cut_off(pieces: list[bytes], why: str) -> None:
-    error = failed(*pieces)
+async def test_what_is_no_whole_answer_is_cut_off(pieces: list[bytes], why: str) -> None:
+    error = await failed(*pieces)
     assert error.kind == "cut_off"
     assert f"was cut off in the middle: {why}" in error.message
 
@@ -212,20 +214,20 @@ def test_what_is_no_whole_answer_is_cut_off(pieces: list[bytes], why: str) -> No
         ({"error": {"message": "Provider error", "metadata": {"raw": "quota"}}}, "cut_off", "Provider error: quota."),
     ],
 )
-def test_error_inside_a_stream(error_object: dict[str, Any], kind: str, says: str) -> None:
-    error = failed(sse(chunk({"content": "a"}), error_object), DONE)
+async def test_error_inside_a_stream(error_object: dict[str, Any], kind: str, says: str) -> None:
+    error = await failed(sse(chunk({"content": "a"}), error_object), DONE)
     assert (error.kind, says in error.message) == (kind, True), error.message
 
 
-def test_error_event_with_another_shape() -> None:
-    error = failed(sse(chunk({"content": "a"})), b'event: error\ndata: {"message": "it died"}\n\n')
+async def test_error_event_with_another_shape() -> None:
+    error = await failed(sse(chunk({"content": "a"})), b'event: error\ndata: {"message": "it died"}\n\n')
     assert (error.kind, "it died" in error.message) == ("cut_off", True)
 
 
-def test_answer_with_nothing_in_it_is_refused() -> None:
-    assert "answered with nothing, and gave 'stop' as the reason" in failed(sse(STOP)).message
-    assert "content filter" in failed(sse(chunk(finish_reason="content_filter"))).message
-    spent = failed(sse(chunk({}, finish_reason="length")))
+async def test_answer_with_nothing_in_it_is_refused() -> None:
+    assert "answered with nothing, and gave 'stop' as the reason" in (await failed(sse(STOP))).message
+    assert "content filter" in (await failed(sse(chunk(finish_reason="content_filter")))).message
+    spent = await failed(sse(chunk({}, finish_reason="length")))
     assert (spent.kind, "limit of tokens was spent before the first word" in spent.message) == ("refused", True)
 
 
@@ -238,30 +240,30 @@ def test_answer_with_nothing_in_it_is_refused() -> None:
         (b'{"detail": "Not Found"}', "application/json", "404 Not Found", "status 404"),
     ],
 )
-def test_address_that_is_no_api_is_told(body: bytes, content_type: str, status: str, what: str) -> None:
-    error = failed(body, content_type=content_type, status=status)
+async def test_address_that_is_no_api_is_told(body: bytes, content_type: str, status: str, what: str) -> None:
+    error = await failed(body, content_type=content_type, status=status)
     assert error.kind == "refused"
     assert f"it answered with {what}" in error.message
     assert "ends in `/v1`" in error.hint
 
 
-def test_error_with_status_200() -> None:
+async def test_error_with_status_200() -> None:
     body = b'{"error": {"message": "No credit", "code": 402}}'
-    error = failed(body, content_type="application/json")
+    error = await failed(body, content_type="application/json")
     assert (error.kind, error.status) == ("payment", 402)
 
 
-def test_message_of_a_provider_is_cut_and_on_one_line() -> None:
+async def test_message_of_a_provider_is_cut_and_on_one_line() -> None:
     body = json.dumps({"error": {"message": "line one\nline two \x1b[31m" + "x" * 1000}}).encode()
-    error = failed(body, content_type="application/json", status="400 Bad Request")
+    error = await failed(body, content_type="application/json", status="400 Bad Request")
     assert error.kind == "refused"
     assert ": line one line two [31mxxx" in error.message
     assert error.message.count("x") < 300 and "\n" not in error.message and "\x1b" not in error.message
 
 
-def test_half_a_surrogate_pair_is_sent_as_a_question_mark() -> None:
+async def test_half_a_surrogate_pair_is_sent_as_a_question_mark() -> None:
     history = [Message("user", "file \udcff.txt"), Message("assistant", "", (ToolCall("a", "f", '"\udcfe"'),))]
-    *_, raw = asked(sse(chunk({"content": "a"}), STOP), request=ModelRequest("m-1", history))
+    *_, raw = await asked(sse(chunk({"content": "a"}), STOP), request=ModelRequest("m-1", history))
     sent = json.loads(raw.requests[0].partition(b"\r\n\r\n")[2])
     assert sent["messages"][0]["content"] == "file ?.txt"
     assert sent["messages"][1]["tool_calls"][0]["function"]["arguments"] == '"?"'
@@ -320,16 +322,16 @@ async def test_closed_iterator_closes_its_connection() -> None:
         await client.aclose()
 
 
-def test_organisation_of_the_environment_is_not_told_to_another_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_organisation_of_the_environment_is_not_told_to_another_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_ORG_ID", "org-of-mine")
-    *_, raw = asked(sse(chunk({"content": "a"}), STOP))
+    *_, raw = await asked(sse(chunk({"content": "a"}), STOP))
     assert b"org-of-mine" not in raw.requests[0]
 
 
-def test_further_fields_reach_the_server_and_the_answer_is_streamed_all_the_same() -> None:
+async def test_further_fields_reach_the_server_and_the_answer_is_streamed_all_the_same() -> None:
     extra = {"response_format": {"type": "json_object"}, "stream": False, "top_p": 0.5}
     request = ModelRequest("m-1", [Message("user", "hello")], temperature=0.1, extra=extra)
-    *_, raw = asked(sse(chunk({"content": "a"}), STOP), request=request)
+    *_, raw = await asked(sse(chunk({"content": "a"}), STOP), request=request)
     body = json.loads(raw.requests[0].partition(b"\r\n\r\n")[2])
     assert body["response_format"] == {"type": "json_object"}
     assert (body["top_p"], body["temperature"], body["stream"]) == (0.5, 0.1, True)

@@ -130,14 +130,14 @@ def allow(home: Path, policy: str) -> None:
     (home / "config.yaml").write_text(f"plugins:\n  entries:\n    p:\n      llm: {{{policy}}}\n")
 
 
-def ask(llm: PluginLlm, *, asynchronous: bool = False, structured: bool = False, **more: Any) -> Any:
+async def ask(llm: PluginLlm, *, asynchronous: bool = False, structured: bool = False, **more: Any) -> Any:
     """Call one of the four methods."""
     if structured:
         more = {"instructions": "Do it.", "input": [{"type": "text", "text": "it"}], **more}
     else:
         more = {"messages": HELLO, **more}
     method = getattr(llm, ("a" if asynchronous else "") + "complete" + ("_structured" if structured else ""))
-    return asyncio.run(method(**more)) if asynchronous else method(**more)
+    return await method(**more) if asynchronous else method(**more)
 
 
 FORMS = [
@@ -189,10 +189,10 @@ def test_the_data_classes_are_plain_and_a_structured_result_is_a_result() -> Non
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_operator_s_model_answers(build: Build, form: dict[str, Any]) -> None:
+async def test_the_operator_s_model_answers(build: Build, form: dict[str, Any]) -> None:
     llm, model = build("pong")
 
-    result = ask(llm, **form, temperature=0.2, max_tokens=9, purpose="test")
+    result = await ask(llm, **form, temperature=0.2, max_tokens=9, purpose="test")
 
     assert (result.text, result.provider, result.model, result.agent_id) == (
         "pong",
@@ -216,20 +216,20 @@ def test_the_conversation_is_sent_as_it_is(build: Build) -> None:
     assert model.requests[0].max_tokens == 77  # the operator's, where the call says nothing
 
 
-def test_cached_tokens_and_a_price_that_the_provider_tells_are_passed_on(build: Build) -> None:
+async def test_cached_tokens_and_a_price_that_the_provider_tells_are_passed_on(build: Build) -> None:
     details = {"cost": 0.0021, "prompt_tokens_details": {"cache_write_tokens": 4}}
     llm, _ = build(usage=Usage(10, 2, 6, details))
 
-    assert ask(llm).usage == PluginLlmUsage(10, 2, 12, 6, 4, 0.0021)
+    assert (await ask(llm)).usage == PluginLlmUsage(10, 2, 12, 6, 4, 0.0021)
 
 
 @pytest.mark.parametrize(("active", "cost"), [("local", 0.0), ("openai", None)])
-def test_the_embedded_model_costs_nothing_and_an_unknown_price_is_none(
+async def test_the_embedded_model_costs_nothing_and_an_unknown_price_is_none(
     build: Build, active: str, cost: float | None
 ) -> None:
     llm, _ = build(active=active, usage=Usage(10, 2, 0, {"cost": 5}))
 
-    assert ask(llm).usage.cost_usd == cost
+    assert (await ask(llm)).usage.cost_usd == cost
 
 
 # -- the trust gate ----------------------------------------------------------------------------------------------
@@ -245,14 +245,14 @@ DENIED = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("what", sorted(DENIED))
-def test_what_is_not_allowed_is_refused_before_the_model_is_asked(
+async def test_what_is_not_allowed_is_refused_before_the_model_is_asked(
     build: Build, what: str, form: dict[str, Any]
 ) -> None:
     others = ", ".join(f"allow_{name}_override: true" for name in DENIED if name != what)
     llm, model = build(policy=others)
 
     with pytest.raises(PluginLlmTrustError) as caught:
-        ask(llm, **form, **{what: "groq"})
+        await ask(llm, **form, **{what: "groq"})
 
     assert isinstance(caught.value, PermissionError)
     assert str(caught.value) == f"Plugin 'p' {DENIED[what]}"
@@ -260,10 +260,10 @@ def test_what_is_not_allowed_is_refused_before_the_model_is_asked(
 
 
 @pytest.mark.parametrize("nothing", [None, "", "  "])
-def test_an_empty_override_asks_for_nothing(build: Build, nothing: str | None) -> None:
+async def test_an_empty_override_asks_for_nothing(build: Build, nothing: str | None) -> None:
     llm, _ = build()
 
-    assert ask(llm, provider=nothing, model=nothing, agent_id=nothing, profile=nothing).text == "pong"
+    assert (await ask(llm, provider=nothing, model=nothing, agent_id=nothing, profile=nothing)).text == "pong"
 
 
 @pytest.mark.parametrize(
@@ -282,80 +282,80 @@ def test_an_empty_override_asks_for_nothing(build: Build, nothing: str | None) -
         ("model", "x/y", "allowed_models: []", False),
     ],
 )
-def test_the_lists_say_what_may_be_chosen(build: Build, what: str, given: str, listed: str, passes: bool) -> None:
+async def test_the_lists_say_what_may_be_chosen(build: Build, what: str, given: str, listed: str, passes: bool) -> None:
     llm, model = build(policy=", ".join(t for t in (f"allow_{what}_override: true", listed) if t))
 
     if passes:
-        assert getattr(ask(llm, **{what: given}), what) == given.strip()
+        assert getattr(await ask(llm, **{what: given}), what) == given.strip()
         return
     with pytest.raises(PluginLlmTrustError) as caught:
-        ask(llm, **{what: given})
+        await ask(llm, **{what: given})
     assert str(caught.value) == f"Plugin 'p' {what} override '{given}' is not in plugins.entries.p.llm.allowed_{what}s."
     assert model.requests == []
 
 
-def test_permissions_are_read_at_each_call(build: Build, tmp_path: Path) -> None:
+async def test_permissions_are_read_at_each_call(build: Build, tmp_path: Path) -> None:
     llm, _ = build(policy="allow_model_override: true")
-    assert ask(llm, model="other").model == "other"
+    assert (await ask(llm, model="other")).model == "other"
 
     allow(tmp_path, "")
     with pytest.raises(PluginLlmTrustError):
-        ask(llm, model="other")
+        await ask(llm, model="other")
 
     allow(tmp_path, "allow_model_override: true, allowed_models: [other]")
-    assert ask(llm, model="other").model == "other"
+    assert (await ask(llm, model="other")).model == "other"
 
 
-def test_while_the_config_is_broken_nothing_is_allowed_and_plain_calls_go_on(
+async def test_while_the_config_is_broken_nothing_is_allowed_and_plain_calls_go_on(
     build: Build, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     llm, _ = build(policy="allow_model_override: true")
     (tmp_path / "config.yaml").write_text("plugins: [")
 
     with pytest.raises(PluginLlmTrustError):
-        ask(llm, model="other")
+        await ask(llm, model="other")
 
     assert "plugin p may choose nothing for the model" in caplog.text
-    assert ask(llm).text == "pong"
+    assert (await ask(llm)).text == "pong"
 
 
-def test_a_plugin_that_may_choose_the_model_stays_with_the_provider(build: Build) -> None:
+async def test_a_plugin_that_may_choose_the_model_stays_with_the_provider(build: Build) -> None:
     llm, model = build(policy="allow_model_override: true")
 
-    result = ask(llm, model="x/y")
+    result = await ask(llm, model="x/y")
 
     assert (result.provider, result.model, model.requests[0].model) == ("openrouter", "x/y", "x/y")
 
 
-def test_provider_and_model_together_change_both(build: Build) -> None:
+async def test_provider_and_model_together_change_both(build: Build) -> None:
     llm, model = build(policy="allow_model_override: true, allow_provider_override: true")
 
-    result = ask(llm, provider="groq", model="x")
+    result = await ask(llm, provider="groq", model="x")
 
     assert (result.provider, result.model, model.requests[0].model) == ("groq", "x", "x")
 
 
-def test_the_embedded_model_has_one_name(build: Build) -> None:
+async def test_the_embedded_model_has_one_name(build: Build) -> None:
     llm, model = build(policy="allow_model_override: true", active="local")
 
     with pytest.raises(UserError, match=r"The embedded model is m-1; 'x' is none of its names\."):
-        ask(llm, model="x")
+        await ask(llm, model="x")
     assert model.requests == []
 
 
-def test_agent_and_profile_are_named_in_the_result(build: Build) -> None:
+async def test_agent_and_profile_are_named_in_the_result(build: Build) -> None:
     llm, _ = build(policy="allow_agent_id_override: true, allow_profile_override: true")
 
-    result = ask(llm, agent_id="other", profile="default")
+    result = await ask(llm, agent_id="other", profile="default")
 
     assert (result.agent_id, result.audit["profile"]) == ("other", "default")
 
 
-def test_an_unknown_profile_is_refused_with_those_there_are(build: Build) -> None:
+async def test_an_unknown_profile_is_refused_with_those_there_are(build: Build) -> None:
     llm, model = build(policy="allow_profile_override: true")
 
     with pytest.raises(ValueError, match=r"^unknown auth profile 'work'; known: default$"):
-        ask(llm, profile="work")
+        await ask(llm, profile="work")
     assert model.requests == []
 
 
@@ -377,11 +377,11 @@ def test_an_unknown_profile_is_refused_with_those_there_are(build: Build) -> Non
         ({"timeout": 0}, "timeout is 0: expected a number of seconds above 0"),
     ],
 )
-def test_wrong_arguments_are_named(build: Build, asynchronous: bool, wrong: dict[str, Any], text: str) -> None:
+async def test_wrong_arguments_are_named(build: Build, asynchronous: bool, wrong: dict[str, Any], text: str) -> None:
     llm, model = build()
 
     with pytest.raises(ValueError) as caught:
-        ask(llm, structured=True, asynchronous=asynchronous, **wrong)
+        await ask(llm, structured=True, asynchronous=asynchronous, **wrong)
 
     assert str(caught.value) == text.format("a" if asynchronous else "")
     assert model.requests == []
@@ -396,11 +396,11 @@ def test_wrong_arguments_are_named(build: Build, asynchronous: bool, wrong: dict
         ([*HELLO, {"role": "bard"}], "messages[1]: unknown role 'bard': expected system, user, assistant or tool"),
     ],
 )
-def test_wrong_messages_are_named(build: Build, messages: Any, text: str) -> None:
+async def test_wrong_messages_are_named(build: Build, messages: Any, text: str) -> None:
     llm, _ = build()
 
     with pytest.raises(ValueError) as caught:
-        ask(llm, messages=messages)
+        await ask(llm, messages=messages)
 
     assert str(caught.value) == text
 
@@ -456,10 +456,10 @@ def test_a_structured_call_is_a_system_message_and_one_list_of_parts(build: Buil
     }
 
 
-def test_without_json_there_is_no_system_message_of_ours_and_no_parsing(build: Build) -> None:
+async def test_without_json_there_is_no_system_message_of_ours_and_no_parsing(build: Build) -> None:
     llm, model = build('{"n": 1}')
 
-    result = ask(llm, structured=True)
+    result = await ask(llm, structured=True)
 
     assert [m.role for m in model.requests[0].messages] == ["user"]
     assert model.requests[0].extra == {}
@@ -475,50 +475,50 @@ def test_without_json_there_is_no_system_message_of_ours_and_no_parsing(build: B
         ('```\n{"n": 1}```\n', {"n": 1}),
     ],
 )
-def test_json_mode_parses_what_comes(build: Build, said: str, parsed: Any) -> None:
+async def test_json_mode_parses_what_comes(build: Build, said: str, parsed: Any) -> None:
     llm, model = build(said)
 
-    result = ask(llm, structured=True, json_mode=True)
+    result = await ask(llm, structured=True, json_mode=True)
 
     assert (result.parsed, result.content_type, result.text) == (parsed, "json", said)
     assert model.requests[0].extra == {"response_format": {"type": "json_object"}}
 
 
 @pytest.mark.parametrize("said", ["I cannot.", '{"n": ', "[" * 100_000])
-def test_what_is_no_json_is_given_as_text(build: Build, said: str) -> None:
+async def test_what_is_no_json_is_given_as_text(build: Build, said: str) -> None:
     llm, _ = build(said)
 
-    result = ask(llm, structured=True, json_schema=SCHEMA, schema_name="s")
+    result = await ask(llm, structured=True, json_schema=SCHEMA, schema_name="s")
 
     assert (result.parsed, result.content_type, result.text) == (None, "text", said)
     assert result.audit["schema_name"] == "s"
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_json_that_does_not_match_the_schema_is_an_error(build: Build, asynchronous: bool) -> None:
+async def test_json_that_does_not_match_the_schema_is_an_error(build: Build, asynchronous: bool) -> None:
     llm, _ = build('{"n": "one"}')
 
     with pytest.raises(ValueError) as caught:
-        ask(llm, asynchronous=asynchronous, structured=True, json_schema=SCHEMA)
+        await ask(llm, asynchronous=asynchronous, structured=True, json_schema=SCHEMA)
 
     assert str(caught.value) == ("Plugin LLM structured output did not match schema: 'one' is not of type 'integer'")
 
 
-def test_a_schema_that_is_none_is_jsonschema_s_error(build: Build) -> None:
+async def test_a_schema_that_is_none_is_jsonschema_s_error(build: Build) -> None:
     llm, _ = build("{}")
 
     with pytest.raises(jsonschema.SchemaError):
-        ask(llm, structured=True, json_schema={"type": "no such type"})
+        await ask(llm, structured=True, json_schema={"type": "no such type"})
 
 
-def test_without_jsonschema_nothing_is_compared_and_the_log_says_so(
+async def test_without_jsonschema_nothing_is_compared_and_the_log_says_so(
     build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jsonschema", None)
     caplog.set_level(logging.DEBUG, "hermes_agent.plugins.llm_types")
     llm, _ = build('{"n": "one"}')
 
-    assert ask(llm, structured=True, json_schema=SCHEMA).parsed == {"n": "one"}
+    assert (await ask(llm, structured=True, json_schema=SCHEMA)).parsed == {"n": "one"}
     assert "jsonschema is not installed" in caplog.text
 
 
@@ -526,14 +526,14 @@ def test_without_jsonschema_nothing_is_compared_and_the_log_says_so(
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_each_call_leaves_one_line_in_the_log(
+async def test_each_call_leaves_one_line_in_the_log(
     build: Build, caplog: pytest.LogCaptureFixture, asynchronous: bool
 ) -> None:
     caplog.set_level(logging.INFO, "hermes_agent.plugins.llm_client")
     llm, _ = build("{}")
 
-    ask(llm, asynchronous=asynchronous, purpose="hooks.rewrite")
-    ask(llm, asynchronous=asynchronous, structured=True, json_mode=True, purpose="triage")
+    await ask(llm, asynchronous=asynchronous, purpose="hooks.rewrite")
+    await ask(llm, asynchronous=asynchronous, structured=True, json_mode=True, purpose="triage")
 
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
         ("INFO", "plugin_llm.complete plugin=p provider=openrouter model=m-1-2026 purpose=hooks.rewrite tokens=12"),
@@ -545,12 +545,14 @@ def test_each_call_leaves_one_line_in_the_log(
     ]
 
 
-def test_a_call_whose_answer_does_not_match_is_in_the_log_too(build: Build, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_call_whose_answer_does_not_match_is_in_the_log_too(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "hermes_agent.plugins.llm_client")
     llm, _ = build("{}")
 
     with pytest.raises(ValueError):
-        ask(llm, structured=True, json_schema=SCHEMA)
+        await ask(llm, structured=True, json_schema=SCHEMA)
 
     assert "content_type=invalid tokens=12" in caplog.text
 
@@ -562,44 +564,44 @@ PARTS = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url":
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_pictures_go_to_the_model_for_them(build: Build, asynchronous: bool) -> None:
+async def test_pictures_go_to_the_model_for_them(build: Build, asynchronous: bool) -> None:
     llm, model = build(auxiliary=VISION)
 
-    blocks = ask(llm, asynchronous=asynchronous, structured=True, input=[PICTURE])
-    parts = ask(llm, asynchronous=asynchronous, messages=PARTS)
-    text = ask(llm, asynchronous=asynchronous)
+    blocks = await ask(llm, asynchronous=asynchronous, structured=True, input=[PICTURE])
+    parts = await ask(llm, asynchronous=asynchronous, messages=PARTS)
+    text = await ask(llm, asynchronous=asynchronous)
 
     assert [r.provider for r in (blocks, parts, text)] == ["gemini", "gemini", "openrouter"]
     assert [r.model for r in model.requests] == ["eyes", "eyes", "m-1"]
     assert [dict(r.extra) for r in model.requests] == [{"top_p": 0.1}, {"top_p": 0.1}, {}]
 
 
-def test_another_model_of_the_same_provider_may_be_the_one_for_pictures(build: Build) -> None:
+async def test_another_model_of_the_same_provider_may_be_the_one_for_pictures(build: Build) -> None:
     llm, model = build(auxiliary={"vision": {"provider": "auto", "model": "eyes"}})
 
-    assert ask(llm, structured=True, input=[PICTURE]).provider == "openrouter"
+    assert (await ask(llm, structured=True, input=[PICTURE])).provider == "openrouter"
     assert model.requests[0].model == "eyes"
 
 
-def test_a_choice_of_the_call_goes_before_the_model_for_pictures(build: Build) -> None:
+async def test_a_choice_of_the_call_goes_before_the_model_for_pictures(build: Build) -> None:
     llm, model = build(policy="allow_model_override: true", auxiliary=VISION)
 
-    assert ask(llm, structured=True, input=[PICTURE], model="mine").provider == "openrouter"
+    assert (await ask(llm, structured=True, input=[PICTURE], model="mine")).provider == "openrouter"
     assert model.requests[0].model == "mine"
 
 
-def test_without_a_model_for_pictures_the_active_one_is_shown_them(build: Build) -> None:
+async def test_without_a_model_for_pictures_the_active_one_is_shown_them(build: Build) -> None:
     llm, model = build(auxiliary={"vision": {"provider": "auto", "model": "", "base_url": "", "timeout": 120}})
 
-    assert ask(llm, structured=True, input=[PICTURE]).provider == "openrouter"
+    assert (await ask(llm, structured=True, input=[PICTURE])).provider == "openrouter"
     assert model.requests[0].messages[-1].content[1]["type"] == "image_url"  # type: ignore[index]
 
 
-def test_the_embedded_model_is_never_shown_a_picture(build: Build) -> None:
+async def test_the_embedded_model_is_never_shown_a_picture(build: Build) -> None:
     llm, model = build(active="local")
 
     with pytest.raises(UserError, match=r"The embedded model cannot see pictures\.\nName one that can: `hermes config"):
-        ask(llm, structured=True, input=[PICTURE])
+        await ask(llm, structured=True, input=[PICTURE])
     assert model.requests == []
 
 
@@ -607,39 +609,39 @@ def test_the_embedded_model_is_never_shown_a_picture(build: Build) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_call_waits_no_longer_than_its_timeout(build: Build, form: dict[str, Any]) -> None:
+async def test_a_call_waits_no_longer_than_its_timeout(build: Build, form: dict[str, Any]) -> None:
     llm, _ = build(None)
 
     with pytest.raises(ModelError, match=r"Model 'm-1' of openrouter gave no whole answer within 0\.05 seconds"):
-        ask(llm, **form, timeout=0.05)
+        await ask(llm, **form, timeout=0.05)
 
 
-def test_a_passing_failure_is_tried_again_as_often_as_the_operator_says(build: Build) -> None:
+async def test_a_passing_failure_is_tried_again_as_often_as_the_operator_says(build: Build) -> None:
     down = ModelError("unreachable", "It is down.")
     llm, model = build(down, "pong", auxiliary={"transient_retries": 1})
-    assert ask(llm).text == "pong"
+    assert (await ask(llm)).text == "pong"
     assert len(model.requests) == 2
 
     llm, model = build(down, down, "pong", auxiliary={"transient_retries": 1})
     with pytest.raises(ModelError, match="It is down"):
-        ask(llm)
+        await ask(llm)
     assert len(model.requests) == 2
 
 
-def test_no_repetition_begins_that_the_timeout_would_end(build: Build) -> None:
+async def test_no_repetition_begins_that_the_timeout_would_end(build: Build) -> None:
     busy = ModelError("rate_limit", "Wait a minute.", retry_after_s=60.0, status=429)
     llm, model = build(busy, "pong", auxiliary={"transient_retries": 2})
 
     with pytest.raises(ModelError, match="Wait a minute"):
-        ask(llm, timeout=5)
+        await ask(llm, timeout=5)
     assert len(model.requests) == 1
 
 
-def test_a_lasting_failure_is_not_tried_again(build: Build) -> None:
+async def test_a_lasting_failure_is_not_tried_again(build: Build) -> None:
     llm, model = build(ModelError("auth", "No.", status=401), "pong", auxiliary={"transient_retries": 2})
 
     with pytest.raises(ModelError, match=r"No\."):
-        ask(llm)
+        await ask(llm)
     assert len(model.requests) == 1
 
 
@@ -655,12 +657,12 @@ def test_a_lasting_failure_is_not_tried_again(build: Build) -> None:
         ("response_format json_object is unavailable", {"json_mode": True}, (None, 77, {})),
     ],
 )
-def test_a_field_that_the_provider_refuses_is_left_out(
+async def test_a_field_that_the_provider_refuses_is_left_out(
     build: Build, said: str, sent: dict[str, Any], left: tuple[Any, ...]
 ) -> None:
     llm, model = build(ModelError("refused", said, status=400), "{}")
 
-    ask(llm, structured=True, **sent)
+    await ask(llm, structured=True, **sent)
 
     last = model.requests[-1]
     assert (last.temperature, last.max_tokens, last.extra) == left
@@ -677,7 +679,7 @@ async def test_a_sync_call_on_the_core_loop_is_an_error_that_names_the_other_for
     async def main() -> None:
         await llm._services.bridge.run(int)
         with pytest.raises(RuntimeError) as caught:
-            ask(llm, structured=method != "complete")
+            await ask(llm, structured=method != "complete")
         assert str(caught.value) == f"ctx.llm.{method} would block the core loop: await ctx.llm.a{method} instead"
 
     await main()

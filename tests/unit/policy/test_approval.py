@@ -16,49 +16,49 @@ def request(rule="r", tool="terminal"):
     return ApprovalRequest(tool, "run a command", "ls", rule)
 
 
-def decide(person, *requests, timeout_s=5.0):
+async def decide(person, *requests, timeout_s=5.0):
     async def main():
         approvals = Approvals(person, timeout_s=timeout_s)
         return [await approvals.decide(r) for r in requests]
 
-    return asyncio.run(main())
+    return await main()
 
 
-def test_once_covers_one_call():
+async def test_once_covers_one_call():
     person = Person("once", "once")
 
-    assert decide(person, request(), request()) == [None, None]
+    assert await decide(person, request(), request()) == [None, None]
     assert len(person.asked) == 2
 
 
-def test_session_covers_the_same_rule_and_no_other():
+async def test_session_covers_the_same_rule_and_no_other():
     person = Person("session", "deny")
-    first, again, other = decide(person, request("a"), request("a"), request("b"))
+    first, again, other = await decide(person, request("a"), request("a"), request("b"))
 
     assert (first, again) == (None, None)
     assert isinstance(other, Refusal)
     assert [r.rule_key for r in person.asked] == ["a", "b"]
 
 
-def test_a_grant_belongs_to_one_conversation():
-    decide(Person("session"), request())
+async def test_a_grant_belongs_to_one_conversation():
+    await decide(Person("session"), request())
     person = Person("deny")
-    decide(person, request())
+    await decide(person, request())
 
     assert len(person.asked) == 1
 
 
-def test_a_denial_tells_the_model_what_was_denied():
-    (answer,) = decide(Person("deny"), request())
+async def test_a_denial_tells_the_model_what_was_denied():
+    (answer,) = await decide(Person("deny"), request())
 
     assert answer == Refusal("The user denied terminal (run a command). Do not try again; ask what to do instead.")
 
 
-def test_a_denial_is_not_remembered():
-    assert decide(Person("deny", "once"), request(), request())[1] is None
+async def test_a_denial_is_not_remembered():
+    assert (await decide(Person("deny", "once"), request(), request()))[1] is None
 
 
-def test_silence_is_a_no():
+async def test_silence_is_a_no():
     class Silent:
         cancelled = False
 
@@ -70,42 +70,44 @@ def test_silence_is_a_no():
                 raise
 
     silent = Silent()
-    assert decide(silent, request(), timeout_s=0.05) == [Refusal("terminal was not approved: no answer within 0.05 s.")]
+    assert await decide(silent, request(), timeout_s=0.05) == [
+        Refusal("terminal was not approved: no answer within 0.05 s.")
+    ]
     assert silent.cancelled
 
 
-def test_nobody_there_is_a_no_with_the_reason():
-    (answer,) = decide(NoApprover("in a scheduled job"), request())
+async def test_nobody_there_is_a_no_with_the_reason():
+    (answer,) = await decide(NoApprover("in a scheduled job"), request())
 
     assert isinstance(answer, Refusal)
     assert "no user can be asked in a scheduled job" in answer.reason
 
 
-def test_the_reason_of_a_front_door_is_passed_on():
-    assert decide(Person(Refusal("away")), request()) == [Refusal("away")]
+async def test_the_reason_of_a_front_door_is_passed_on():
+    assert await decide(Person(Refusal("away")), request()) == [Refusal("away")]
 
 
 @pytest.mark.parametrize("limit", ["once", "mandatory"])
 @pytest.mark.parametrize("answer", ["session", "always"])
-def test_an_answer_that_a_question_does_not_offer_counts_as_once(answer, limit):
+async def test_an_answer_that_a_question_does_not_offer_counts_as_once(answer, limit):
     kept = []
     asked = replace(request(), keep=lambda: kept.append(1), **{limit: True})
     person = Person(answer, answer)
 
-    assert decide(person, asked, asked) == [None, None]
+    assert await decide(person, asked, asked) == [None, None]
     assert (len(person.asked), asked.answers, kept) == (2, ("once", "deny"), [])
 
 
-def test_an_earlier_answer_covers_no_question_that_is_asked_each_time():
+async def test_an_earlier_answer_covers_no_question_that_is_asked_each_time():
     person = Person("session", "deny")
-    allowed, refused = decide(person, request(), replace(request(), mandatory=True))
+    allowed, refused = await decide(person, request(), replace(request(), mandatory=True))
 
     assert (allowed, isinstance(refused, Refusal)) == (None, True)
 
 
 @pytest.mark.parametrize("answer", [None, "", "for ever", "yes", True, 1])
-def test_an_answer_that_means_nothing_is_a_no(answer):
-    (refused,) = decide(Person(answer), request())
+async def test_an_answer_that_means_nothing_is_a_no(answer):
+    (refused,) = await decide(Person(answer), request())
 
     assert isinstance(refused, Refusal)
     assert repr(answer) in refused.reason
@@ -160,8 +162,8 @@ async def test_an_approver_that_fails_grants_nothing_and_lets_the_next_be_asked(
     ("answer", "choice"),
     [("once", "once"), ("session", "session"), ("deny", "deny"), (Refusal("nobody"), "deny"), ("nonsense", "deny")],
 )
-def test_question_and_answer_are_told(answer, choice):
-    told = heard(Person(answer))
+async def test_question_and_answer_are_told(answer, choice):
+    told = await heard(Person(answer))
 
     assert [name for name, _ in told] == ["pre_approval_request", "post_approval_response"]
     (_, asked), (_, answered) = told
@@ -170,15 +172,15 @@ def test_question_and_answer_are_told(answer, choice):
     assert (answered["choice"], answered["surface"]) == (choice, "gateway")
 
 
-def test_silence_is_told_as_a_timeout():
+async def test_silence_is_told_as_a_timeout():
     class Silent:
         async def ask(self, question):
             await asyncio.Event().wait()
 
-    assert [kw.get("choice") for _, kw in heard(Silent(), timeout_s=0.01)] == [None, "timeout"]
+    assert [kw.get("choice") for _, kw in await heard(Silent(), timeout_s=0.01)] == [None, "timeout"]
 
 
-def heard(person, timeout_s=5.0):
+async def heard(person, timeout_s=5.0):
     told = []
     bridge = Bridge()
     hooks = HookBus(bridge.wait_plugin)
@@ -190,6 +192,6 @@ def heard(person, timeout_s=5.0):
         approvals = Approvals(person, timeout_s=timeout_s, hooks=listener)
         await approvals.decide(request("r"), turn_id="t", tool_call_id="c")
 
-    asyncio.run(main())
+    await main()
     bridge.close()
     return told

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import httpx
@@ -14,7 +13,7 @@ from hermes_agent.server.responses_format import read_responses_request
 from unit.server.scripted_door import LIMIT_S, calculates, echo, fails, says, serving
 
 
-def post(play: Any, *bodies: dict[str, Any]) -> tuple[list[httpx.Response], Any]:
+async def post(play: Any, *bodies: dict[str, Any]) -> tuple[list[httpx.Response], Any]:
     """Send one after another; a `previous_response_id` of 1 is the id of the first answer."""
 
     async def run() -> tuple[list[httpx.Response], Any]:
@@ -26,11 +25,11 @@ def post(play: Any, *bodies: dict[str, Any]) -> tuple[list[httpx.Response], Any]
                 answers.append(await http.post(f"{running.url}/v1/responses", json=body))
             return answers, running.agent
 
-    return asyncio.run(run())
+    return await run()
 
 
-def test_an_answer_has_openai_s_shape_and_can_be_gone_on_with() -> None:
-    (first, second), agent = post(echo, {"input": "hi"}, {"input": "more", "previous_response_id": 1})
+async def test_an_answer_has_openai_s_shape_and_can_be_gone_on_with() -> None:
+    (first, second), agent = await post(echo, {"input": "hi"}, {"input": "more", "previous_response_id": 1})
     assert first.status_code == second.status_code == 200
     value = first.json()
     assert (value["object"], value["status"], value["store"]) == ("response", "completed", True)
@@ -41,14 +40,14 @@ def test_an_answer_has_openai_s_shape_and_can_be_gone_on_with() -> None:
     assert value["id"].endswith(f"_{session}")
 
 
-def test_what_is_not_to_be_stored_is_not_and_cannot_be_gone_on_with() -> None:
+async def test_what_is_not_to_be_stored_is_not_and_cannot_be_gone_on_with() -> None:
     history = [
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": "b"},
         {"role": "user", "content": "c"},
     ]
     bodies = ({"input": "hi", "store": False}, {"input": history}, {"input": "x", "previous_response_id": 1})
-    (_, whole, refused), agent = post(echo, *bodies)
+    (_, whole, refused), agent = await post(echo, *bodies)
     assert agent.stored == {}
     assert whole.json()["output"][0]["content"][0]["text"] == "c"
     assert [message.text for message in agent.opened[1].history] == ["a", "b"]
@@ -73,13 +72,13 @@ async def test_a_stream_is_read_by_openai_s_client() -> None:
     assert events[-1].type == "response.completed"
 
 
-def test_a_stream_says_what_went_wrong_and_a_spent_budget_is_incomplete() -> None:
+async def test_a_stream_says_what_went_wrong_and_a_spent_budget_is_incomplete() -> None:
     from hermes_agent.core.messages import TextDelta
 
     broken = fails(ModelError("cut_off", "it broke"), TextDelta("Let me"))
-    (answer,), _ = post(broken, {"input": "hi", "stream": True})
+    (answer,), _ = await post(broken, {"input": "hi", "stream": True})
     assert "event: error\n" in answer.text
-    (short,), _ = post(says("so far", reason="budget"), {"input": "hi"})
+    (short,), _ = await post(says("so far", reason="budget"), {"input": "hi"})
     assert (short.json()["status"], short.json()["incomplete_details"]) == (
         "incomplete",
         {"reason": "max_output_tokens"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -30,7 +29,7 @@ ROUTES = RouteTable(
 )
 
 
-def ask(method: str, path: str, app: Any = ROUTES) -> list[Message]:
+async def ask(method: str, path: str, app: Any = ROUTES) -> list[Message]:
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -39,7 +38,7 @@ def ask(method: str, path: str, app: Any = ROUTES) -> list[Message]:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asyncio.run(app({"type": "http", "method": method, "path": path, "headers": []}, receive, send))
+    await app({"type": "http", "method": method, "path": path, "headers": []}, receive, send)
     return sent
 
 
@@ -54,8 +53,8 @@ def ask(method: str, path: str, app: Any = ROUTES) -> list[Message]:
         ("POST", "/things/a", b"change a"),
     ],
 )
-def test_the_route_of_path_and_method_answers(method: str, path: str, said: bytes) -> None:
-    assert ask(method, path)[1]["body"] == said
+async def test_the_route_of_path_and_method_answers(method: str, path: str, said: bytes) -> None:
+    assert (await ask(method, path))[1]["body"] == said
 
 
 @pytest.mark.parametrize(
@@ -68,16 +67,18 @@ def test_the_route_of_path_and_method_answers(method: str, path: str, said: byte
         ("GET", "/only/", 404, None),
     ],
 )
-def test_a_request_for_no_route_is_told_what_there_is(method: str, path: str, status: int, allow: bytes | None) -> None:
-    begin, end = ask(method, path)
+async def test_a_request_for_no_route_is_told_what_there_is(
+    method: str, path: str, status: int, allow: bytes | None
+) -> None:
+    begin, end = await ask(method, path)
     assert begin["status"] == status
     assert dict(begin["headers"]).get(b"allow") == allow
     assert path in json.loads(end["body"])["error"]["message"]
 
 
-def test_nothing_is_sent_to_a_caller_that_has_gone() -> None:
+async def test_nothing_is_sent_to_a_caller_that_has_gone() -> None:
     async def answer(scope: Scope, receive: Receive) -> HttpReply:
         raise ClientDisconnected
 
-    assert ask("GET", "/", RouteTable([HttpRoute("/x", make_application(answer))]))[0]["status"] == 404
-    assert ask("GET", "/x", RouteTable([HttpRoute("/x", make_application(answer))])) == []
+    assert (await ask("GET", "/", RouteTable([HttpRoute("/x", make_application(answer))])))[0]["status"] == 404
+    assert await ask("GET", "/x", RouteTable([HttpRoute("/x", make_application(answer))])) == []

@@ -31,7 +31,7 @@ async def hello(question):
     return {"said": "hello"}
 
 
-def answer_to_a_child(home, *, open_to_all=False, environ=None, for_members=(), asks="hello", **how):
+async def answer_to_a_child(home, *, open_to_all=False, environ=None, for_members=(), asks="hello", **how):
     """Return what a process that this one starts is told by a socket of this one."""
 
     async def run():
@@ -48,7 +48,7 @@ def answer_to_a_child(home, *, open_to_all=False, environ=None, for_members=(), 
         await control.drain(0)
         return mode, said.decode(), control.path.exists()
 
-    return asyncio.run(run())
+    return await run()
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def open_home(tmp_path_factory):
 
 
 @pytest.mark.attack("interfaces")
-def test_a_process_that_the_daemon_started_is_refused(tmp_path):
-    mode, said, left = answer_to_a_child(tmp_path)
+async def test_a_process_that_the_daemon_started_is_refused(tmp_path):
+    mode, said, left = await answer_to_a_child(tmp_path)
 
     assert "processes that the daemon started cannot control it" in said
     assert (mode, left) == (0o600, False)
@@ -76,29 +76,29 @@ def test_a_process_that_the_daemon_started_is_refused(tmp_path):
 
 @pytest.mark.attack("interfaces")
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
-def test_another_user_is_refused(open_home):
+async def test_another_user_is_refused(open_home):
     (open_home / "run").mkdir(mode=0o755)
     somebody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
-    _, said, _ = answer_to_a_child(open_home, open_to_all=True, for_members=("hello",), **somebody)
+    _, said, _ = await answer_to_a_child(open_home, open_to_all=True, for_members=("hello",), **somebody)
 
     assert "this daemon belongs to another user" in said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
 @pytest.mark.parametrize("mode", [0o750, 0o755])
-def test_a_member_of_the_group_asks_what_is_for_members_where_the_directory_is_the_groups(open_home, mode):
+async def test_a_member_of_the_group_asks_what_is_for_members_where_the_directory_is_the_groups(open_home, mode):
     place = open_home / "runtime"
     place.mkdir()
     place.chmod(mode)
     given = {"environ": {"RUNTIME_DIRECTORY": str(place)}, "for_members": ("hello",)}
     member = {"user": 65534, "group": 65534, "extra_groups": [os.getegid()], "cwd": "/"}
     if mode == 0o755:
-        found = answer_to_a_child(open_home, open_to_all=True, **given, **member)
+        found = await answer_to_a_child(open_home, open_to_all=True, **given, **member)
         assert found[0] == 0o600 and "this daemon belongs to another user" in found[1]
         return
-    socket_mode, said, _ = answer_to_a_child(open_home, **given, **member)
+    socket_mode, said, _ = await answer_to_a_child(open_home, **given, **member)
     assert socket_mode == 0o660 and '"said": "hello"' in said
-    _, said, _ = answer_to_a_child(open_home, asks="stop", **given, **member)
+    _, said, _ = await answer_to_a_child(open_home, asks="stop", **given, **member)
     assert "stop is for root and the daemon's user alone" in said
 
 

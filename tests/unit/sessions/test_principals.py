@@ -24,7 +24,7 @@ def test_a_principal_sees_itself_and_those_that_the_operator_puts_beside_it() ->
     assert (people.name_of("telegram:1"), people.name_of("telegram:3")) == ("ann", "telegram:3")
 
 
-def test_a_session_of_another_principal_is_neither_listed_nor_found_nor_opened(tmp_path: Path) -> None:
+async def test_a_session_of_another_principal_is_neither_listed_nor_found_nor_opened(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["hello", "again", "ours"])
     bench.agent.principals = Principals({"family": ["telegram:1", "telegram:2"]})
 
@@ -36,7 +36,7 @@ def test_a_session_of_another_principal_is_neither_listed_nor_found_nor_opened(t
         await events_of(await bench.open("s1", principal="telegram:1"), "me again")
         await events_of(await bench.open("s1", principal="telegram:2"), "and me")
 
-    bench.run(work())
+    await bench.run(work())
     store = Transcript(tmp_path / "state.db")
     assert [s.principal for s in store.recent()] == ["telegram:1"]
     assert store.recent(of=["telegram:3"]) == []
@@ -48,7 +48,7 @@ def test_a_session_of_another_principal_is_neither_listed_nor_found_nor_opened(t
     assert said == [("telegram:1", "secret"), ("telegram:1", "me again"), ("telegram:2", "and me")]
 
 
-def test_who_is_second_with_the_id_of_a_new_session_says_nothing_into_it(tmp_path: Path) -> None:
+async def test_who_is_second_with_the_id_of_a_new_session_says_nothing_into_it(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["hello"])
 
     async def work() -> None:
@@ -57,7 +57,7 @@ def test_who_is_second_with_the_id_of_a_new_session_says_nothing_into_it(tmp_pat
         with pytest.raises(UserError, match="cannot be opened"):
             await events_of(other, "theirs")
 
-    bench.run(work())
+    await bench.run(work())
     assert [m.text for m in Transcript(tmp_path / "state.db").messages("s1")] == ["mine", "hello"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 from typing import Any
@@ -42,9 +41,9 @@ class Place:
         self.opened.append(args)
         return "{}"
 
-    def call(self, **args: Any) -> ToolOutcome:
+    async def call(self, **args: Any) -> ToolOutcome:
         scope = CallScope("s", "t", "u", self.cwd, self.approvals)
-        return asyncio.run(self.dispatcher.run("call_1", "browser_navigate", args, scope))
+        return await self.dispatcher.run("call_1", "browser_navigate", args, scope)
 
 
 @pytest.mark.parametrize(
@@ -91,23 +90,25 @@ def test_what_leads_nowhere_that_is_understood_is_said_to(address: str) -> None:
         {"deny": ["evil.example", "*.evil.example", "*.example.evil.example"]},
     ],
 )
-def test_a_browser_does_not_open_what_the_table_refuses(tmp_path: Path, address: str, network: dict[str, Any]) -> None:
+async def test_a_browser_does_not_open_what_the_table_refuses(
+    tmp_path: Path, address: str, network: dict[str, Any]
+) -> None:
     place = Place(tmp_path, "once", **network)
-    outcome = place.call(url=address)
+    outcome = await place.call(url=address)
     assert outcome.status == "blocked" and place.opened == [] and "`network." in outcome.result
-    assert place.call(urls=["https://good.example/", address]).status == "blocked"
-    assert place.call(url="https://good.example/").status != "blocked"
+    assert (await place.call(urls=["https://good.example/", address])).status == "blocked"
+    assert (await place.call(url="https://good.example/")).status != "blocked"
 
 
-def test_with_ask_the_user_is_asked_about_the_host(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_with_ask_the_user_is_asked_about_the_host(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     place = Place(tmp_path, "session", tools="ask", hosts=["good.example"])
     for url in ("https://other.example/a", "https://other.example/b", "https://good.example/", "about:blank"):
-        assert place.call(url=url).status != "blocked"
+        assert (await place.call(url=url)).status != "blocked"
     (asked,) = place.person.asked
     assert asked.summary == "reach other.example" and asked.detail == "https://other.example/a"
     place.person.answer = Refusal("nobody is there")
-    assert place.call(url="https://third.example/").status == "blocked"
+    assert (await place.call(url="https://third.example/")).status == "blocked"
     lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("network: ")]
     assert lines[0] == "network: session=s tool=browser_navigate host=other.example port=443 verdict=allowed"
     assert lines[-1].endswith("host=third.example port=443 verdict=refused") and len(lines) == 4
@@ -119,6 +120,6 @@ def test_what_did_not_come_through_the_pipeline_is_refused_too(tmp_path: Path) -
     assert place.opened == []
 
 
-def test_a_table_that_restricts_nothing_asks_about_nothing(tmp_path: Path) -> None:
+async def test_a_table_that_restricts_nothing_asks_about_nothing(tmp_path: Path) -> None:
     place = Place(tmp_path, "deny", tools="on", hosts=["good.example"])
-    assert place.call(url="https://other.example/").status != "blocked" and place.person.asked == []
+    assert (await place.call(url="https://other.example/")).status != "blocked" and place.person.asked == []

@@ -47,7 +47,7 @@ def ask_always(args):
 # -- the handler ---------------------------------------------------------------------------------------------
 
 
-def test_a_handler_gets_its_arguments_and_the_keywords_of_the_contract(house):
+async def test_a_handler_gets_its_arguments_and_the_keywords_of_the_contract(house):
     seen = {}
 
     def handler(args, **kwargs):
@@ -55,27 +55,27 @@ def test_a_handler_gets_its_arguments_and_the_keywords_of_the_contract(house):
         return "done"
 
     house.add("calc", handler)
-    outcome = house.run({"a": 1}, parent_agent="p")
+    outcome = await house.run({"a": 1}, parent_agent="p")
 
     assert (outcome.name, outcome.arguments, outcome.result, outcome.status) == ("calc", {"a": 1}, "done", "ok")
     assert seen["kwargs"] == {"task_id": "t", "session_id": "s", "user_task": "task", "parent_agent": "p"}
 
 
-def test_a_handler_without_open_keywords_gets_those_that_it_names(house):
+async def test_a_handler_without_open_keywords_gets_those_that_it_names(house):
     house.add("calc", lambda args, session_id: session_id)
     house.add("bare", lambda args: "none")
 
-    assert house.run().result == "s"
-    assert house.run(name="bare").result == "none"
+    assert (await house.run()).result == "s"
+    assert (await house.run(name="bare")).result == "none"
 
 
-def test_an_async_handler_is_awaited_on_the_plugin_loop(house):
+async def test_an_async_handler_is_awaited_on_the_plugin_loop(house):
     async def handler(args, **kwargs):
         await asyncio.sleep(0)
         return threading.current_thread().name
 
     house.add("calc", handler, is_async=True)
-    assert house.run().result == "hermes-plugins"
+    assert (await house.run()).result == "hermes-plugins"
 
 
 async def test_a_handler_sees_its_scope_and_the_callers_context(house):
@@ -93,8 +93,8 @@ async def test_a_handler_sees_its_scope_and_the_callers_context(house):
 # -- the shapes of errors, §4.4 ------------------------------------------------------------------------------
 
 
-def test_an_unknown_tool(house):
-    assert house.run(name="nothing").result == '{"error": "Unknown tool: nothing"}'
+async def test_an_unknown_tool(house):
+    assert (await house.run(name="nothing")).result == '{"error": "Unknown tool: nothing"}'
 
 
 async def test_a_tool_that_the_model_was_not_shown_is_unknown_to_it(house):
@@ -114,12 +114,12 @@ async def test_a_tool_that_the_model_was_not_shown_is_unknown_to_it(house):
         (ToolFailed("try it otherwise"), "try it otherwise"),
     ],
 )
-def test_a_handler_that_raises(house, exception, text):
+async def test_a_handler_that_raises(house, exception, text):
     def handler(args, **kwargs):
         raise exception
 
     house.add("calc", handler)
-    outcome = house.run()
+    outcome = await house.run()
 
     assert json.loads(outcome.result) == {"error": text}
     assert outcome.status == "error"
@@ -133,25 +133,25 @@ def test_a_handler_that_raises(house, exception, text):
         (lambda args, **kw: args["other"], "KeyError: 'other' (`text` is required and was not given)"),
     ],
 )
-def test_the_error_of_a_handler_names_the_required_parameter_that_the_call_lacks(house, handler, error):
+async def test_the_error_of_a_handler_names_the_required_parameter_that_the_call_lacks(house, handler, error):
     house.add("calc", handler, properties={"text": {"type": "string"}, "of": {"type": "string"}})
     house.tools.get("calc").schema["parameters"]["required"] = ["of", "text"]
 
-    assert house.error({"of": "x"}).endswith(error)
+    assert (await house.error({"of": "x"})).endswith(error)
     house.add("calm", lambda args, **kw: args.get("text", "ran without"))
     house.tools.get("calm").schema["parameters"]["required"] = ["text"]
-    assert house.run(name="calm").result == "ran without"
+    assert (await house.run(name="calm")).result == "ran without"
 
 
 @pytest.mark.parametrize("required", [None, "text", 3, [3, None], {"text": 1}])
-def test_a_schema_whose_required_parameters_cannot_be_read_leaves_the_error_alone(house, required):
+async def test_a_schema_whose_required_parameters_cannot_be_read_leaves_the_error_alone(house, required):
     house.add("calc", lambda args, **kw: args["text"])
     house.tools.get("calc").schema["parameters"]["required"] = required
 
-    assert house.error().endswith("KeyError: 'text'")
+    assert (await house.error()).endswith("KeyError: 'text'")
 
 
-def test_an_async_handler_that_exits_harms_no_later_one(house):
+async def test_an_async_handler_that_exits_harms_no_later_one(house):
     async def leave(args, **kwargs):
         raise SystemExit(3)
 
@@ -161,24 +161,24 @@ def test_an_async_handler_that_exits_harms_no_later_one(house):
     house.add("leave", leave, is_async=True)
     house.add("calc", work, is_async=True)
 
-    assert "SystemExit(3)" in house.error(name="leave")
-    assert house.run().result == "works"
+    assert "SystemExit(3)" in await house.error(name="leave")
+    assert (await house.run()).result == "works"
 
 
-def test_a_result_of_another_type_and_an_async_handler_that_was_not_declared(house):
+async def test_a_result_of_another_type_and_an_async_handler_that_was_not_declared(house):
     async def coroutine(args, **kwargs):
         return "never"
 
     house.add("calc", lambda args, **kw: {"a": 1})
     house.add("undeclared", coroutine)
 
-    assert json.loads(house.run().result) == {
+    assert json.loads((await house.run()).result) == {
         "error": "Tool handler returned unsupported result type: dict",
         "error_type": "tool_result_contract",
         "tool": "calc",
         "result_type": "dict",
     }
-    assert json.loads(house.run(name="undeclared").result)["result_type"] == "coroutine"
+    assert json.loads((await house.run(name="undeclared")).result)["result_type"] == "coroutine"
 
 
 async def test_arguments_that_do_not_parse_reach_no_handler(house):
@@ -189,17 +189,17 @@ async def test_arguments_that_do_not_parse_reach_no_handler(house):
         assert json.loads((await work).result)["error"] == "Invalid tool arguments"
 
 
-def test_a_dispatch_that_a_plugin_replaced_is_honoured_and_may_fail(house, monkeypatch):
+async def test_a_dispatch_that_a_plugin_replaced_is_honoured_and_may_fail(house, monkeypatch):
     house.add("calc", lambda args, **kw: "original")
     original = house.tools.dispatch
     monkeypatch.setattr(house.tools, "dispatch", lambda name, args, **kw: original(name, args, **kw).upper())
-    assert house.run().result == "ORIGINAL"
+    assert (await house.run()).result == "ORIGINAL"
 
     def broken(name, args, **kwargs):
         raise KeyError("patched")
 
     monkeypatch.setattr(house.tools, "dispatch", broken)
-    assert house.error() == "[TOOL_ERROR] Error executing calc: 'patched'"
+    assert await house.error() == "[TOOL_ERROR] Error executing calc: 'patched'"
 
 
 # -- what the model wrote ------------------------------------------------------------------------------------
@@ -225,12 +225,12 @@ def test_a_schema_that_makes_no_sense_leaves_the_arguments_as_they_are(house, pa
 # -- hooks, §3.2 ---------------------------------------------------------------------------------------------
 
 
-def test_the_hooks_see_the_call_and_its_end(house):
+async def test_the_hooks_see_the_call_and_its_end(house):
     seen = []
     house.add("calc", lambda args, **kw: '{"value": 1}')
     for hook in ("pre_tool_call", "post_tool_call", "transform_tool_result"):
         house.hooks.add(hook, lambda hook=hook, **payload: seen.append((hook, payload)), "p")
-    house.run({"a": 1})
+    await house.run({"a": 1})
 
     schema = {"telemetry_schema_version": "hermes.observer.v1"}
     duration = seen[1][1]["duration_ms"]
@@ -253,19 +253,19 @@ def test_the_hooks_see_the_call_and_its_end(house):
     ]
 
 
-def test_a_block_keeps_the_tool_from_running_and_is_observed(house):
+async def test_a_block_keeps_the_tool_from_running_and_is_observed(house):
     ran, observed = [], []
     house.add("calc", lambda args, **kw: ran.append(1) or "ran")
     house.hooks.add("pre_tool_call", lambda **kw: {"action": "block", "message": "not today"}, "guard")
     house.hooks.add("post_tool_call", lambda **kw: observed.append(kw), "watcher")
-    outcome = house.run()
+    outcome = await house.run()
 
     assert (outcome.result, outcome.status, ran) == ('{"error": "not today"}', "blocked", [])
     (end,) = observed
     assert (end["status"], end["error_type"], end["error_message"]) == ("blocked", "plugin_block", "not today")
 
 
-def test_every_guard_is_called_and_the_first_block_counts(house):
+async def test_every_guard_is_called_and_the_first_block_counts(house):
     called = []
     house.add("calc", lambda args, **kw: "ran")
     for text in ("first", "second"):
@@ -273,26 +273,26 @@ def test_every_guard_is_called_and_the_first_block_counts(house):
             "pre_tool_call", lambda text=text, **kw: called.append(text) or {"action": "block", "message": text}, "p"
         )
 
-    assert house.error() == "first"
+    assert await house.error() == "first"
     assert called == ["first", "second"]
 
 
-def test_a_guard_that_fails_blocks_and_is_named_unless_it_was_relaxed(house):
+async def test_a_guard_that_fails_blocks_and_is_named_unless_it_was_relaxed(house):
     async def broken(**kwargs):
         raise KeyError("x")
 
     house.add("calc", lambda args, **kw: "ran")
     house.hooks.add("pre_tool_call", broken, "guard")
 
-    assert house.error() == (
+    assert await house.error() == (
         "BLOCKED: the guard of plugin `guard` failed for calc: "
         "pre_tool_call plugin callback broken raised KeyError: 'x'"
     )
     house.relaxed.add("guard")
-    assert house.run().result == "ran"
+    assert (await house.run()).result == "ran"
 
 
-def test_an_observer_that_fails_changes_nothing(house):
+async def test_an_observer_that_fails_changes_nothing(house):
     def broken(**kwargs):
         raise SystemExit(1)
 
@@ -300,105 +300,105 @@ def test_an_observer_that_fails_changes_nothing(house):
     house.hooks.add("post_tool_call", broken, "p")
     house.hooks.add("transform_tool_result", broken, "p")
 
-    assert house.run().result == "ran"
+    assert (await house.run()).result == "ran"
 
 
-def test_the_first_text_of_the_transformers_replaces_the_result(house):
+async def test_the_first_text_of_the_transformers_replaces_the_result(house):
     house.add("calc", lambda args, **kw: "ran")
     for answer in (None, {"result": "x"}, "first", "second"):
         house.hooks.add("transform_tool_result", lambda answer=answer, **kw: answer, "p")
 
-    assert house.run().result == "first"
+    assert (await house.run()).result == "first"
 
 
-def test_arguments_that_a_guard_changes_take_effect_and_are_logged(house, caplog):
+async def test_arguments_that_a_guard_changes_take_effect_and_are_logged(house, caplog):
     caplog.set_level("INFO")
     house.add("calc", lambda args, **kw: str(args))
     house.hooks.add("pre_tool_call", lambda **kw: None, "onlooker")
     house.hooks.add("pre_tool_call", lambda args, **kw: args.update(a=2), "changer")
     house.hooks.add("pre_tool_call", lambda args, **kw: None, "another")
 
-    assert house.run({"a": 1}).result == "{'a': 2}"
+    assert (await house.run({"a": 1})).result == "{'a': 2}"
     (line,) = [r for r in caplog.records if "changed the arguments" in r.getMessage()]
     assert line.getMessage() == "plugin changer changed the arguments of calc in its pre_tool_call hook"
     assert line.plugin == "changer"
 
 
-def test_arguments_of_every_shape_are_looked_at(house):
+async def test_arguments_of_every_shape_are_looked_at(house):
     circle: dict[Any, Any] = {1: "a", "b": object()}
     circle["self"] = circle
     house.add("calc", lambda args, **kw: "ran", approval=lambda args: None)
     house.hooks.add("pre_tool_call", lambda **kw: None, "p")
 
-    assert house.run(circle).result == "ran"
+    assert (await house.run(circle)).result == "ran"
 
 
 # -- approval ------------------------------------------------------------------------------------------------
 
 
-def test_a_tools_own_question_is_asked_before_it_runs(house):
+async def test_a_tools_own_question_is_asked_before_it_runs(house):
     house.add("calc", lambda args, **kw: "ran", approval=ask_always)
 
-    assert house.run(approver=Says("once")).result == "ran"
-    denied = house.run(approver=Says("deny"))
+    assert (await house.run(approver=Says("once"))).result == "ran"
+    denied = await house.run(approver=Says("deny"))
     assert denied.status == "blocked"
     assert "The user denied calc (do it)" in denied.result
-    assert "no user can be asked here" in house.error()
+    assert "no user can be asked here" in await house.error()
 
 
-def test_a_guards_question_bears_its_plugin_and_message(house):
+async def test_a_guards_question_bears_its_plugin_and_message(house):
     person = Says("once")
     house.add("calc", lambda args, **kw: "ran")
     house.hooks.add("pre_tool_call", lambda **kw: {"action": "approve", "message": "risky", "rule_key": "r"}, "guard")
     house.hooks.add("pre_tool_call", lambda **kw: {"action": "approve", "message": "later"}, "other")
 
-    assert house.run({"a": 1}, approver=person).result == "ran"
+    assert (await house.run({"a": 1}, approver=person)).result == "ran"
     assert person.asked == [ApprovalRequest("calc", "risky", '{"a": 1}', "plugin_rule:r", "guard")]
 
 
-def test_a_guards_yes_does_not_answer_the_tools_own_question(house):
+async def test_a_guards_yes_does_not_answer_the_tools_own_question(house):
     person = Says("once")
     house.add("calc", lambda args, **kw: "ran", approval=ask_always)
     house.hooks.add("pre_tool_call", lambda **kw: {"action": "approve"}, "guard")
-    house.run(approver=person)
+    await house.run(approver=person)
 
     assert [request.summary for request in person.asked] == ["Plugin requires approval for calc", "do it"]
 
 
-def test_the_question_knows_the_working_directory(house):
+async def test_the_question_knows_the_working_directory(house):
     seen = []
     house.add("calc", lambda args, **kw: "ran", approval=lambda args: seen.append(current_scope.get().cwd))
-    house.run()
+    await house.run()
 
     assert seen == [house.cwd]
 
 
-def test_the_question_is_about_the_arguments_that_the_guards_left(house):
+async def test_the_question_is_about_the_arguments_that_the_guards_left(house):
     seen = []
     house.add("calc", lambda args, **kw: "ran", approval=lambda args: seen.append(dict(args)))
     house.hooks.add("pre_tool_call", lambda args, **kw: args.update(path="/etc"), "p")
-    house.run({"path": "here"})
+    await house.run({"path": "here"})
 
     assert seen == [{"path": "/etc"}]
 
 
 @pytest.mark.parametrize("answer", [ValueError("broken pipe"), None, "for ever", True])
-def test_a_gate_that_fails_or_answers_nonsense_blocks(house, answer):
+async def test_a_gate_that_fails_or_answers_nonsense_blocks(house, answer):
     house.add("calc", lambda args, **kw: "ran", approval=ask_always)
 
-    assert house.run(approver=Says(answer)).status == "blocked"
+    assert (await house.run(approver=Says(answer))).status == "blocked"
 
 
-def test_a_rule_that_fails_blocks(house):
+async def test_a_rule_that_fails_blocks(house):
     def rule(args):
         raise KeyError("x")
 
     house.add("calc", lambda args, **kw: "ran", approval=rule)
 
-    assert house.error(approver=Says("once")) == "BLOCKED: the approval rule of calc failed"
+    assert await house.error(approver=Says("once")) == "BLOCKED: the approval rule of calc failed"
 
 
-def test_a_yes_after_the_interrupt_does_not_run_the_tool(house):
+async def test_a_yes_after_the_interrupt_does_not_run_the_tool(house):
     class Late(Says):
         async def ask(self, request):
             house.cancelled.set()
@@ -407,21 +407,21 @@ def test_a_yes_after_the_interrupt_does_not_run_the_tool(house):
     ran = []
     house.add("calc", lambda args, **kw: ran.append(1) or "ran", approval=ask_always)
 
-    assert house.run(approver=Late("once")).status == "blocked"
+    assert (await house.run(approver=Late("once"))).status == "blocked"
     assert ran == []
 
 
-def test_a_call_that_goes_straight_to_the_registry_is_asked_about(house):
+async def test_a_call_that_goes_straight_to_the_registry_is_asked_about(house):
     person = Says("deny")
     house.add("inner", lambda args, **kw: "ran", approval=ask_always)
     house.add("calc", lambda args, **kw: house.tools.dispatch("inner", {}))
 
-    assert "denied" in house.error(approver=person)
+    assert "denied" in await house.error(approver=person)
     assert len(person.asked) == 1
     assert "needs approval" in json.loads(house.tools.dispatch("inner", {}))["error"]
 
 
-def test_the_yes_for_one_call_is_not_lent_to_the_calls_that_it_makes(house):
+async def test_the_yes_for_one_call_is_not_lent_to_the_calls_that_it_makes(house):
     person = Says("once")
 
     def recursive(args, **kwargs):
@@ -429,16 +429,16 @@ def test_the_yes_for_one_call_is_not_lent_to_the_calls_that_it_makes(house):
 
     house.add("calc", recursive, approval=ask_always)
 
-    assert house.run(approver=person).result == "deep"
+    assert (await house.run(approver=person)).result == "deep"
     assert len(person.asked) == 2
 
 
-def test_arguments_that_change_between_question_and_call_are_asked_about_again(house, monkeypatch):
+async def test_arguments_that_change_between_question_and_call_are_asked_about_again(house, monkeypatch):
     person = Says("once")
     house.add("calc", lambda args, **kw: str(args), approval=ask_always)
     original = house.tools.dispatch
     monkeypatch.setattr(house.tools, "dispatch", lambda name, args, **kw: original(name, {"a": 2}, **kw))
-    house.run({"a": 1}, approver=person)
+    await house.run({"a": 1}, approver=person)
 
     assert len(person.asked) == 2
 
@@ -446,42 +446,42 @@ def test_arguments_that_change_between_question_and_call_are_asked_about_again(h
 # -- the result ----------------------------------------------------------------------------------------------
 
 
-def test_secrets_are_masked_also_in_the_form_that_json_gives_them(house):
+async def test_secrets_are_masked_also_in_the_form_that_json_gives_them(house):
     key = '-----BEGIN KEY-----\nMIIBVwIBADANBgkqh"kiG9w0\n-----END KEY-----'
     redactor.learn(["s3cr3t-value-of-a-test", key])
     house.add(
         "calc", lambda args, **kw: json.dumps({"a": "x s3cr3t-value-of-a-test", "b": key, "c": key.split("\n")[1]})
     )
 
-    result = json.loads(house.run().result)
+    result = json.loads((await house.run()).result)
     assert result["a"] == "x [redacted]"
     assert "MIIBVw" not in str(result)
 
 
-def test_half_a_character_becomes_one_that_can_be_stored(house):
+async def test_half_a_character_becomes_one_that_can_be_stored(house):
     house.add("calc", lambda args, **kw: "name \udcff")
 
-    assert house.run().result == "name ?"
+    assert (await house.run()).result == "name ?"
 
 
-def test_a_long_result_is_moved_to_a_file_unless_the_tool_says_otherwise(house):
+async def test_a_long_result_is_moved_to_a_file_unless_the_tool_says_otherwise(house):
     house.add("calc", lambda args, **kw: "x" * 200_000)
     house.add("whole", lambda args, **kw: "x" * 200_000, max_result_size_chars=float("inf"))
 
-    assert house.run().result.startswith("<persisted-output>")
-    assert len(house.run(name="whole").result) == 200_000
+    assert (await house.run()).result.startswith("<persisted-output>")
+    assert len((await house.run(name="whole")).result) == 200_000
 
 
-def test_an_error_of_a_cancelled_turn_is_a_cancelled_call(house):
+async def test_an_error_of_a_cancelled_turn_is_a_cancelled_call(house):
     def handler(args, **kwargs):
         house.cancelled.set()
         return '{"error": "stopped"}'
 
     house.add("calc", handler)
-    assert house.run().status == "cancelled"
+    assert (await house.run()).status == "cancelled"
 
 
-def test_the_duration_is_that_of_the_call(house):
+async def test_the_duration_is_that_of_the_call(house):
     house.add("calc", lambda args, **kw: time.sleep(0.05) or "x")
 
-    assert 50 <= house.run().duration_ms < 20_000
+    assert 50 <= (await house.run()).duration_ms < 20_000

@@ -42,12 +42,12 @@ BLOCKED = (
 )
 
 
-def test_a_guard_that_hangs_blocks_and_is_named_and_the_others_are_asked(house, caplog):
+async def test_a_guard_that_hangs_blocks_and_is_named_and_the_others_are_asked(house, caplog):
     asked, observed = [], []
     house.hooks.add("pre_tool_call", house.hang, "slow")
     house.hooks.add("pre_tool_call", lambda **kw: asked.append(kw["tool_name"]), "other")
     house.hooks.add("post_tool_call", lambda **kw: observed.append((kw["status"], kw["error_message"])), "watcher")
-    outcome = house.run()
+    outcome = await house.run()
 
     assert json.loads(outcome.result) == {"error": BLOCKED}
     assert (outcome.status, house.calls, asked) == ("blocked", [], ["calc"])
@@ -60,16 +60,16 @@ def test_a_guard_that_hangs_blocks_and_is_named_and_the_others_are_asked(house, 
     assert line.plugin == "slow"
 
 
-def test_a_guard_that_hangs_and_was_relaxed_lets_the_tool_run_once(house):
+async def test_a_guard_that_hangs_and_was_relaxed_lets_the_tool_run_once(house):
     house.relaxed.add("slow")
     house.hooks.add("pre_tool_call", house.hang, "slow")
 
-    assert house.run({"a": 1}).result == "ran"
+    assert (await house.run({"a": 1})).result == "ran"
     house.release.set()
     assert house.calls == [{"a": 1}]
 
 
-def test_what_a_guard_that_overran_does_to_the_arguments_later_is_seen_by_nobody(house):
+async def test_what_a_guard_that_overran_does_to_the_arguments_later_is_seen_by_nobody(house):
     changed, seen = threading.Event(), []
 
     def guard(args, **kwargs):
@@ -88,12 +88,12 @@ def test_what_a_guard_that_overran_does_to_the_arguments_later_is_seen_by_nobody
     house.add("late", handler)
     house.hooks.add("pre_tool_call", guard, "slow")
     house.hooks.add("post_tool_call", lambda args, **kw: seen.append(args), "watcher")
-    outcome = house.run({"a": 1}, name="late")
+    outcome = await house.run({"a": 1}, name="late")
 
     assert json.loads(outcome.result) == outcome.arguments == seen[0] == {"a": 1, "early": [1]}
 
 
-def test_a_late_block_is_no_block_and_a_late_change_no_change(house):
+async def test_a_late_block_is_no_block_and_a_late_change_no_change(house):
     ended = threading.Event()
 
     def guard(**kwargs):
@@ -103,7 +103,7 @@ def test_a_late_block_is_no_block_and_a_late_change_no_change(house):
 
     house.relaxed.add("slow")
     house.hooks.add("pre_tool_call", guard, "slow")
-    first = house.run()
+    first = await house.run()
     house.release.set()
 
     assert ended.wait(LIMIT_S)
@@ -111,34 +111,34 @@ def test_a_late_block_is_no_block_and_a_late_change_no_change(house):
 
 
 @pytest.mark.parametrize("hook", ["post_tool_call", "transform_tool_result"])
-def test_an_observer_that_hangs_leaves_the_result_and_the_other_observers(house, hook):
+async def test_an_observer_that_hangs_leaves_the_result_and_the_other_observers(house, hook):
     seen = []
     house.hooks.add(hook, house.hang, "slow")
     house.hooks.add(hook, lambda **kw: seen.append(kw["result"]), "other")
-    outcome = house.run()
+    outcome = await house.run()
     house.release.set()
 
     assert (outcome.result, outcome.status) == ("ran", "ok")
     assert (seen, house.calls) == (["ran"], [{}])
 
 
-def test_a_transform_after_one_that_hangs_still_counts(house):
+async def test_a_transform_after_one_that_hangs_still_counts(house):
     house.hooks.add("transform_tool_result", house.hang, "slow")
     house.hooks.add("transform_tool_result", lambda result, **kw: result.upper(), "other")
 
-    assert house.run().result == "RAN"
+    assert (await house.run()).result == "RAN"
 
 
-def test_hooks_before_and_after_the_handler_may_hang_in_one_call(house):
+async def test_hooks_before_and_after_the_handler_may_hang_in_one_call(house):
     house.relaxed.update(("slow", "slow-too"))
     for hook in ("pre_tool_call", "post_tool_call", "transform_tool_result"):
         house.hooks.add(hook, house.hang, "slow" if hook == "pre_tool_call" else "slow-too")
 
-    assert house.run({"a": 1}).result == "ran"
+    assert (await house.run({"a": 1})).result == "ran"
     assert house.calls == [{"a": 1}]
 
 
-def test_an_async_guard_that_hangs_is_cancelled_and_blocks(house):
+async def test_an_async_guard_that_hangs_is_cancelled_and_blocks(house):
     cancelled = threading.Event()
 
     async def guard(**kwargs):
@@ -150,18 +150,18 @@ def test_an_async_guard_that_hangs_is_cancelled_and_blocks(house):
 
     house.hooks.add("pre_tool_call", guard, "slow")
 
-    assert json.loads(house.run().result) == {"error": BLOCKED}
+    assert json.loads((await house.run()).result) == {"error": BLOCKED}
     assert cancelled.wait(LIMIT_S)
     assert house.calls == []
 
 
-def test_a_handler_that_takes_longer_than_the_deadline_of_hooks_is_not_cut_off(house):
+async def test_a_handler_that_takes_longer_than_the_deadline_of_hooks_is_not_cut_off(house):
     seen = []
     house.add("long", lambda args, **kw: str(house.release.wait(3 * SHORT_S)))
     house.hooks.add("pre_tool_call", lambda **kw: None, "slow")
     house.hooks.add("post_tool_call", lambda **kw: seen.append(kw["result"]), "slow")
 
-    assert house.run(name="long").result == "False"
+    assert (await house.run(name="long")).result == "False"
     assert seen == ["False"]
     assert house.hooks.suspended() == {}
 
@@ -192,7 +192,7 @@ async def test_two_calls_that_hang_at_once_are_both_answered(house):
     assert [json.loads(o.result)["error"] for o in outcomes] == [BLOCKED] * 2
 
 
-def test_after_three_overruns_a_plugin_is_suspended_and_its_guard_keeps_blocking(house, caplog):
+async def test_after_three_overruns_a_plugin_is_suspended_and_its_guard_keeps_blocking(house, caplog):
     entered, observed = [], []
 
     def guard(**kwargs):
@@ -201,7 +201,7 @@ def test_after_three_overruns_a_plugin_is_suspended_and_its_guard_keeps_blocking
 
     house.hooks.add("pre_tool_call", guard, "slow")
     house.hooks.add("post_tool_call", lambda **kw: observed.append(1), "slow")
-    errors = [json.loads(house.run().result)["error"] for _ in range(5)]
+    errors = [json.loads((await house.run()).result)["error"] for _ in range(5)]
 
     reason = "3 calls of its hooks ran over their deadline, the last one was pre_tool_call (0.2 s)"
     assert errors[:3] == [BLOCKED] * 3
@@ -218,19 +218,19 @@ def test_after_three_overruns_a_plugin_is_suspended_and_its_guard_keeps_blocking
     assert caplog.text.count("Plugin slow is suspended until the next start") == 1
 
 
-def test_the_guard_of_a_suspended_plugin_that_was_relaxed_lets_pass(house):
+async def test_the_guard_of_a_suspended_plugin_that_was_relaxed_lets_pass(house):
     house.relaxed.add("slow")
     house.hooks.add("transform_tool_result", house.hang, "slow")
     house.hooks.add("pre_tool_call", lambda **kw: {"action": "block", "message": "never asked"}, "slow")
     for _ in range(3):
-        house.run()
+        await house.run()
     house.calls.clear()
 
     assert "slow" in house.hooks.suspended()
-    assert house.run().result == "ran"
+    assert (await house.run()).result == "ran"
 
 
-def test_a_nested_call_whose_guard_hangs_is_blocked_and_the_outer_one_goes_on(house):
+async def test_a_nested_call_whose_guard_hangs_is_blocked_and_the_outer_one_goes_on(house):
     threads = []
 
     def outer(args, **kwargs):
@@ -242,13 +242,13 @@ def test_a_nested_call_whose_guard_hangs_is_blocked_and_the_outer_one_goes_on(ho
     house.add("outer", outer)
     house.hooks.add("pre_tool_call", lambda tool_name, **kw: house.hang() if tool_name == "calc" else None, "slow")
 
-    assert house.run(name="outer").result == f"outer saw: {BLOCKED}"
+    assert (await house.run(name="outer")).result == f"outer saw: {BLOCKED}"
     assert len(threads) == 2
     assert threads[0] == threads[1]
     assert house.calls == []
 
 
-def test_a_hook_whose_own_nested_call_hangs_overruns_itself(house):
+async def test_a_hook_whose_own_nested_call_hangs_overruns_itself(house):
     observed = []
 
     def guard(tool_name, **kwargs):
@@ -259,7 +259,7 @@ def test_a_hook_whose_own_nested_call_hangs_overruns_itself(house):
     house.hooks.add("pre_tool_call", guard, "slow")
     house.hooks.add("post_tool_call", lambda tool_name, **kw: observed.append(tool_name), "watcher")
 
-    assert json.loads(house.run().result) == {"error": BLOCKED}
+    assert json.loads((await house.run()).result) == {"error": BLOCKED}
     assert (observed, house.calls) == (["calc"], [])
 
 
@@ -288,11 +288,11 @@ async def test_a_call_that_was_cancelled_while_a_guard_hung_runs_no_tool(house):
     assert house.calls == []
 
 
-def test_what_cannot_be_copied_stays_what_it_is_and_is_said(house, caplog):
+async def test_what_cannot_be_copied_stays_what_it_is_and_is_said(house, caplog):
     house.relaxed.add("slow")
     lock = threading.Lock()
     house.add("odd", lambda args, **kw: str(args["lock"] is lock))
     house.hooks.add("pre_tool_call", house.hang, "slow")
 
-    assert house.run({"lock": lock}, name="odd").result == "True"
+    assert (await house.run({"lock": lock}, name="odd")).result == "True"
     assert "cannot be copied and may still change" in caplog.text

@@ -35,8 +35,8 @@ class AddingHouse(House):
     def add(self, name: str, handler: Any, effect: Any = None, **more: Any) -> None:
         super().add(name, handler, effect, properties=NUMBER, **more)
 
-    def run(self, args: Any = None, name: str = "add", approver: Any = None, **more: Any) -> Any:
-        return super().run(args, name, approver, **more)
+    async def run(self, args: Any = None, name: str = "add", approver: Any = None, **more: Any) -> Any:
+        return await super().run(args, name, approver, **more)
 
 
 @pytest.fixture
@@ -46,13 +46,13 @@ def house(tmp_path):
     it.close()
 
 
-def test_guard_handler_and_observers_see_what_request_middleware_made_of_it(house):
+async def test_guard_handler_and_observers_see_what_request_middleware_made_of_it(house):
     seen = []
     house.middleware.add("tool_request", lambda args, **kw: {"args": {"n": "7"}, "reason": "lucky"}, "p")
     house.hooks.add("pre_tool_call", lambda args, middleware_trace, **kw: seen.append((args, middleware_trace)), "g")
     house.hooks.add("post_tool_call", lambda args, middleware_trace, **kw: seen.append((args, middleware_trace)), "o")
     house.middleware.add("tool_execution", lambda next_call, **kw: seen.append(kw) or next_call(), "e")
-    outcome = house.run({"n": 1})
+    outcome = await house.run({"n": 1})
 
     trace = [{"reason": "lucky"}]
     assert (outcome.result, outcome.arguments, house.runs) == ("ran 7", {"n": 7}, [{"n": 7}])
@@ -67,48 +67,45 @@ def test_guard_handler_and_observers_see_what_request_middleware_made_of_it(hous
 
 
 @pytest.mark.parametrize("way", ["model", "dispatch_tool", "many at once"])
-def test_both_kinds_run_exactly_once_a_call(house, way):
+async def test_both_kinds_run_exactly_once_a_call(house, way):
     calls = []
     house.middleware.add("tool_request", lambda **kw: calls.append("request"), "p")
     house.middleware.add("tool_execution", lambda next_call, **kw: calls.append("execution") or next_call(), "p")
     if way == "model":
-        house.run({"n": 1})
+        await house.run({"n": 1})
     elif way == "dispatch_tool":
         house.dispatcher.run_inline("c1", "add", {"n": 1}, house.scope())
     else:
-
-        async def main() -> None:
-            await asyncio.gather(*(house.dispatcher.run(f"c{n}", "add", {"n": n}, house.scope()) for n in range(8)))
-
-        asyncio.run(asyncio.wait_for(main(), 20))
+        runs = (house.dispatcher.run(f"c{n}", "add", {"n": n}, house.scope()) for n in range(8))
+        await asyncio.wait_for(asyncio.gather(*runs), 20)
     times = 8 if way == "many at once" else 1
 
     assert (calls.count("request"), calls.count("execution"), len(house.runs)) == (times, times, times)
 
 
-def test_a_blocked_call_reaches_no_execution_middleware(house):
+async def test_a_blocked_call_reaches_no_execution_middleware(house):
     calls = []
     house.middleware.add("tool_execution", lambda next_call, **kw: calls.append(1) or next_call(), "p")
     house.hooks.add("pre_tool_call", lambda **kw: {"action": "block", "message": "no"}, "g")
 
-    assert json.loads(house.run({"n": 1}).result) == {"error": "no"}
+    assert json.loads((await house.run({"n": 1})).result) == {"error": "no"}
     assert calls == []
 
 
-def test_the_observers_and_the_size_limit_see_the_result_of_the_middleware(house):
+async def test_the_observers_and_the_size_limit_see_the_result_of_the_middleware(house):
     seen = []
     house.middleware.add("tool_execution", lambda next_call, **kw: next_call().upper(), "p")
     house.hooks.add("post_tool_call", lambda result, **kw: seen.append(result), "o")
 
-    assert house.run({"n": 1}).result == "RAN 1"
+    assert (await house.run({"n": 1})).result == "RAN 1"
     assert seen == ["RAN 1"]
 
 
 @pytest.mark.parametrize(("answer", "kind"), [(None, "NoneType"), (3, "int"), ({"a": 1}, "dict")])
-def test_an_answer_of_another_type_is_the_contract_error(house, answer, kind):
+async def test_an_answer_of_another_type_is_the_contract_error(house, answer, kind):
     house.middleware.add("tool_execution", lambda **kw: answer, "p")
 
-    assert json.loads(house.run({"n": 1}).result) == {
+    assert json.loads((await house.run({"n": 1})).result) == {
         "error": f"Tool handler returned unsupported result type: {kind}",
         "error_type": "tool_result_contract",
         "tool": "add",
@@ -116,7 +113,7 @@ def test_an_answer_of_another_type_is_the_contract_error(house, answer, kind):
     }
 
 
-def test_arguments_that_execution_middleware_changes_are_asked_about_again(house):
+async def test_arguments_that_execution_middleware_changes_are_asked_about_again(house):
     asked = []
 
     class Person:
@@ -129,7 +126,7 @@ def test_arguments_that_execution_middleware_changes_are_asked_about_again(house
     )
     house.middleware.add("tool_execution", lambda next_call, **kw: next_call({"n": 2}), "p")
 
-    assert house.run({"n": 1}, "danger", Person()).result == "did 2"
+    assert (await house.run({"n": 1}, "danger", Person())).result == "did 2"
     assert asked == ["{'n': 1}", "{'n': 2}"]
 
 
@@ -157,14 +154,14 @@ async def test_execution_middleware_has_no_deadline_of_its_own(tmp_path):
     house.bridge.close()
 
 
-def test_a_nested_call_of_the_handler_s_own_has_its_own_middleware(house):
+async def test_a_nested_call_of_the_handler_s_own_has_its_own_middleware(house):
     names = []
     house.middleware.add(
         "tool_execution", lambda tool_name, next_call, **kw: names.append(tool_name) or next_call(), "p"
     )
     house.add("outer", lambda args, **kw: house.dispatcher.run_inline("c2", "add", {"n": 2}, house.scope()).result)
 
-    assert house.run({}, "outer").result == "ran 2"
+    assert (await house.run({}, "outer")).result == "ran 2"
     assert names == ["outer", "add"]
 
 
@@ -187,11 +184,11 @@ def shown(args):
     return ApprovalRequest("risky", "do it", str(args["n"]), "r")
 
 
-def test_arguments_that_change_while_the_user_is_asked_are_asked_about_again(house):
+async def test_arguments_that_change_while_the_user_is_asked_are_asked_about_again(house):
     kept = []
     house.add("risky", lambda args, **kw: house.runs.append(dict(args)) or "ran", approval=shown)
     house.hooks.add("pre_tool_call", lambda args, **kw: kept.append(args), "p")
     person = Meanwhile(lambda: kept[0].update(n=2))
-    house.run({"n": 1}, "risky", person)
+    await house.run({"n": 1}, "risky", person)
     assert person.asked == ["1", "2"]
     assert house.runs == [{"n": 2}]
