@@ -129,6 +129,43 @@ def test_what_a_program_reads_is_followed(command: str) -> None:
     assert judge(command).hardline
 
 
+PLACES = [
+    "rm 2>/dev/null {rest}",
+    "rm <x >y {rest}",
+    "rm &>log {rest}",
+    "2>&1 rm >o {rest}",
+    "a | rm >o {rest} | b",
+    "rm <<E {rest}\nx\nE",
+    "cat > x <<E; rm {rest}\ntext\nE",
+    "cat <<'E' >x && ls; rm {rest}\n$text;\nE\nls",
+    "cp /bin/rm x; ./x {rest}",
+    "ln -s /usr/bin/rm /tmp/x && /tmp/x {rest}",
+    "install -m 755 $(command -v rm) t; ./t {rest}",
+    "cd /tmp; cat /bin/rm > y; chmod +x y; ./y {rest}",
+    "mv /bin/rm bin/; bin/rm {rest}",
+    "dd if=/bin/rm of=z; ./z {rest}",
+]
+"""Places in which the words of a command, or its program, are not where its name is."""
+
+
+@pytest.mark.attack("hard-line commands")
+@pytest.mark.parametrize("form", PLACES)
+def test_words_after_a_redirect_and_copies_of_programs_are_followed(form: str) -> None:
+    for rest in ("-rf /", "-fr -- ~", "-r /etc"):
+        assert judge(form.replace("{rest}", rest)).hardline, rest
+    assert not judge(form.replace("{rest}", "x.tmp").replace("chmod +x y; ", "")).hardline
+
+
+def test_an_option_does_not_hide_the_verb_of_a_program_with_power() -> None:
+    for text in (
+        *("mysqladmin -u root shutdown", "celery -A x control shutdown", "ip -br link set eth0 down"),
+        *("nft -a add rule x y drop", "esptool.py -p /dev/ttyUSB0 erase_flash", "ipmitool -H h mc reset cold"),
+    ):
+        assert judge(text).is_dangerous, text
+    for text in ("mysqladmin -u root status", "celery -A x status", "ip -br addr", "nft -a list ruleset"):
+        assert not judge(text).is_dangerous, text
+
+
 VARIABLES = [
     "PAGER",
     "MANPAGER",

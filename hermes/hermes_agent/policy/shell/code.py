@@ -54,9 +54,26 @@ _HARD = re.compile(
 )
 _DELETES = re.compile(
     r"\b(?:rmtree|remove_tree|removedirs|rm_rf|rm_r|rmSync|rmdirSync|rm|removeSync|rimraf|remove_dir_all|remove_entry_secure"
-    r"|delete-directory|removeDirectoryRecursive|deleteDirectory|unlink|rmdir|rimrafSync|remove_dir"
+    r"|delete-directory|removeDirectoryRecursive|deleteDirectory|unlink|rmdir|rimrafSync|remove_dir|finddepth|rmrf"
     r"|delete(?=\s*\(\s*[\"'][^\"']*[\"']\s*,\s*[\"']rf))\b"
-    r"\s*\(?\s*(?:[\w.:]+[(\s]\s*)?(?:\[\s*)?([\"'])(.*?)\1"
+    r"!?\s*\(?\s*(?:[\w.:]+[(\s]\s*)?(?:\[\s*)?([\"'])(.*?)\1"
+)
+_DELETES_OTHERWISE = re.compile(
+    r"\bfile\s+delete\s+(?:-force\s+)?(?:--\s+)?[\"{]?(?P<tcl>[/~][^\s\"}\];]*)"
+    r"|\bfind(?:depth)?\b.{0,200}?\b(?:unlink|rmdir|rmtree)\b.{0,80}?[\"'](?P<perl>[/~][^\"']*)[\"']"
+    r"|\b(?:File|Files?Path|Paths?|Pathname|Dir|FileInfo|DirectoryInfo)\b[\w.]*\s*[(\[]\s*[\"'](?P<object>[^\"']+)[\"']\s*[)\]]"
+    r"\s*\.\s*(?:deleteDir|deleteRecursively|rmtree|rm_rf|delete|Delete|unlink)\b"
+)
+"""Deletions whose function comes after the path, or that need no quotes."""
+_HOMES = re.compile(
+    r"\bDir\.home\b(?:\(\))?|\bENV(?:\[|\.fetch\()\s*['\"]HOME['\"]\s*[\])]|\$ENV\{['\"]?HOME['\"]?\}|\bprocess\.env\.HOME\b"
+    r"|(?:\brequire\s*\(\s*['\"](?:node:)?os['\"]\s*\)\.|\bos\.)?\bhomedir\s*\(\s*\)|\bgetenv\s*\(?\s*['\"]HOME['\"]\s*\)?"
+    r"|\bSystem\.getProperty\(\s*['\"]user\.home['\"]\s*\)|\b(?:Path|System)\.(?:home|user_home!?)(?:\(\))?"
+    r"|\bDeno\.env\.get\(\s*['\"]HOME['\"]\s*\)|\bENV\[['\"]HOME['\"]\]|\bhomedir\(\)"
+)
+"""Expressions for the home directory."""
+_CALLBACK = re.compile(
+    r"\b(?:array_(?:map|walk\w*|filter|reduce)|usort|u[ak]sort|iterator_apply|\w*callback\w*|register_\w+)\b"
 )
 _WRITES = re.compile(r"\b(?:write|append)\w*\s*\(?\s*([\"'])(.*?)\1")
 _KILLS = re.compile(r"\bkill\b\W*[-\w]*\W*,?\s*-1\b")
@@ -127,6 +144,7 @@ def read(name: str, text: str) -> NestedCode:
 
 def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
     """Yield the texts in code that may be commands: literals, lists of literals, likely commands."""
+    text = _HOMES.sub('"~"', text)
     quotes = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`"""
     found: list[str] = []
     for run in re.finditer(
@@ -140,6 +158,7 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
     ]
     found += [match[0] for match in _HARD.finditer(text)]
     found += [f"rm -rf {shlex.quote(match[2])}" for match in _DELETES.finditer(text)]
+    found += [f"rm -rf {shlex.quote(match[match.lastgroup or 0])}" for match in _DELETES_OTHERWISE.finditer(text)]
     found += ["kill -9 -1"] if _KILLS.search(text) else []
     changes = re.search(r"(?i)write|append|>|['\"][wa]b?\+?['\"]|copy|truncate|O_WRONLY|O_RDWR|dump|put|open", text)
     found += [f": > {shlex.quote(match[1])}" for match in _DISK.finditer(text) if changes]
@@ -216,6 +235,21 @@ def _packaged(bare: str, match: re.Match[str], language: _Language) -> bool:
     return before is not None and before[1] in language.packages and not power
 
 
+def _calls_by_text(name: str, bare: str, literals: list[str]) -> bool:
+    """Return whether a literal is the name of a function, an address or a program that the code opens."""
+    named = {word.strip("'\"") for word in literals}
+    if name == "php" and _CALLBACK.search(bare) and any(word in RISKY or _CHANGES.match(word) for word in named):
+        return True
+    if name in ("php", "ruby", "perl") and any(map(_OPENS.match, named)):
+        return True
+    return name == "perl" and bool(re.search(r"\bopen\b", bare)) and any(map(_OPENS_TO_WRITE.match, literals))
+
+
+def _is_called(bare: str, match: re.Match[str]) -> bool:
+    """Return whether a name without an object before it is called."""
+    return bare[match.end(3) :].lstrip().startswith("(") and not re.search(r"\bfunction\s*$", bare[: match.start(3)])
+
+
 def _unknown_name(name: str, bare: str, literals: list[str], language: _Language) -> bool:
     """Return whether a name in the code is not known to be harmless."""
     if not language.words or "`" in bare:
@@ -223,9 +257,7 @@ def _unknown_name(name: str, bare: str, literals: list[str], language: _Language
     loaded = {word.strip("'\"").removeprefix("node:") for word in literals}
     if loaded & (language.modules | language.network) and re.search(r"\b(?:require|import|from|use)\b", bare):
         return True
-    if name in ("php", "ruby", "perl") and any(_OPENS.match(word.strip("'\"")) for word in literals):
-        return True
-    if name == "perl" and re.search(r"\bopen\b", bare) and any(_OPENS_TO_WRITE.match(word) for word in literals):
+    if _calls_by_text(name, bare, literals):
         return True
     written = _literal_writes(bare)
     bound = {
@@ -242,6 +274,8 @@ def _unknown_name(name: str, bare: str, literals: list[str], language: _Language
             continue
         if name == "r" and _packaged(bare, match, language):
             continue
+        if name == "javascript" and files and _is_called(bare, match) and _CHANGES.match(word) and word not in written:
+            return True
         key = after is not None and (after.strip() in (":", "=>") or "{" + word + "}" in bare.replace(" ", ""))
         key = key and name in _OBJECTS
         known = word in language.words or word.rstrip("!?") in language.words

@@ -113,8 +113,8 @@ class _Reader:
         if root.has_error and "{" in text:  # the grammar accepts no brace list as a command name
             expanded = re.sub(r"(?<![$\w])\{([^{}\s]*,[^{}\s]*)\}", lambda m: m[1].replace(",", " "), text)
             root = parse_tree(expanded)
-        if root.has_error and "<>" in text:  # nor a redirect that opens for reading and writing
-            root = parse_tree(re.sub(r"(?<![<>])<>(?![<>])", ">>", text))
+        if root.has_error and "<" in text:  # nor some redirects
+            root = parse_tree(re.sub(r"(?<![<>])<>(?![<>])", ">>", syntax.commands_after_documents(text)))
         if root.has_error:
             self.problem = self.problem or "it is not a valid shell script"
         self.fork_bomb |= self._endless and syntax.leaves_running(root)

@@ -16,12 +16,12 @@ SYSTEM_DIRECTORIES = word_set("system-directories")
 _SAFE_DEVICES = re.compile(
     r"/dev/(?:null|zero|full|random|urandom|tty\w*|pts(?:/.*)?|stdin|stdout|stderr|fd(?:/.*)?|shm(?:/.*)?|ptmx|(?:tcp|udp)/.*|video\w*"
     r"|dri(?:/.*)?|kvm|snd(?:/.*)?|i2c.*|fuse|net(?:/.*)?|input(?:/.*)?|rtc\w*|log|console|nvidia.*|bus(?:/.*)?|serial/.*|hidraw\w*|vhost.*"
-    r"|media\w*|usb.*|tpm\w*|uinput|vfio.*|n?st\d+|cuse|mqueue.*|hugepages.*|loop-control|char/.*|kfd|accel.*|gpiochip\w*|spidev.*|lp\w*)$"
+    r"|media\w*|usb(?:mon\d+|/.*)?|tpm\w*|uinput|vfio.*|n?st\d+|cuse|mqueue.*|hugepages.*|loop-control|char/.*|kfd|accel.*|gpiochip\w*|spidev.*|lp\w*)$"
 )
 _SENSITIVE = re.compile(
     r"(?:^|/)(?:\.ssh(?:/.*)?|\.gnupg(?:/.*)?|\.aws/.*|\.kube/config|\.docker/config\.json|\.netrc|\.pgpass|\.npmrc|\.pypirc"
     r"|\.git-credentials|\.bashrc|\.bash_profile|\.bash_login|\.bash_logout|\.profile|\.zshrc|\.zprofile|\.zshenv|\.zlogin"
-    r"|\.bash_aliases|\.kshrc|\.config/(?:fish/config\.fish|autostart(?:/.*)?|systemd/user(?:/.*)?)|authorized_keys"
+    r"|\.bash_aliases|\.kshrc|\.shrc|\.t?cshrc|\.login|\.config/(?:fish/config\.fish|autostart(?:/.*)?|systemd/user(?:/.*)?)|authorized_keys"
     r"|sudoers(?:\.d/.*)?|\.git/hooks/(?!.*\.sample$).*|(?:site-packages|dist-packages|\ufffc)/[^/]+\.pth"
     r"|(?:site|user)customize\.py|\.xprofile|\.xinitrc|\.xsessionrc|\.inputrc|\.pam_environment|\.config/environment\.d/.*)$"
 )
@@ -32,7 +32,7 @@ _CREDENTIAL = re.compile(
     r"|\.azure/.*|\.vault-token|\.cargo/credentials(?:\.toml)?|\.gem/credentials|\.terraform\.d/credentials.*"
     r"|\.password-store/.*|\.local/share/keyrings/.*|\.mozilla/.*/(?:logins\.json|key4\.db|cookies\.sqlite)|Login Data"
     r"|\.env(?:\.(?!(?:example|sample|template|dist|defaults)(?:\.|$))[\w.-]+)?|[^/]+\.kdbx)$"
-    r"|^/etc/(?:g?shadow-?|sudoers|krb5\.keytab|ssl/private/.*|wireguard/.*|kubernetes/admin\.conf|ppp/.*-secrets)$"
+    r"|^~/\.(?:\w+_history|history)$|^/etc/(?:g?shadow-?|master\.passwd|sudoers|krb5\.keytab|ssl/private/.*|wireguard/.*|kubernetes/admin\.conf|ppp/.*-secrets)$"
     r"|^(?:/var)?/run/secrets/|^~/\.npmrc$"
 )
 _PROJECT_ENV = re.compile(
@@ -40,9 +40,11 @@ _PROJECT_ENV = re.compile(
 )
 _HERMES = re.compile(r"(?:^|/)\.hermes/(?:config\.yaml|\.env|auth\.json)$")
 _SYSTEM = re.compile(
-    r"/(?:etc|boot|usr|bin|sbin|lib|lib64|sys|proc/sys(?:rq-trigger)?|var/lib|var/spool/cron|System|Library)(?:/|$)"
+    r"/(?:etc|boot|usr|bin|sbin|lib|lib64|sys|proc/sys(?:rq-trigger)?|var/lib|var/spool/(?:cron|mail)|var/mail|System|Library)(?:/|$)"
 )
 
+_OWN_ROOT = re.compile(r"^/proc/(?:self|thread-self|\d+)(?:/task/\d+)?/root(?=/|$)")
+"""The root directory by another name."""
 _ABOVE = re.compile(r"(?:\.\.(?:/|$)){3,}")
 _TOP = re.compile(r"(?:etc|usr|boot|proc|sys|root)(?:/|$)")
 """Names in the root directory: a path that goes up and then names one of them starts at the root."""
@@ -57,6 +59,8 @@ def resolve_place(command: ShellCommand, path: str) -> str:
         above = posixpath.normpath(f"/home/~{path[1:]}")
         path = above.removeprefix("/home/") if above.startswith("/home/~") else above
     path = posixpath.normpath(path) if path else path
+    if path.startswith("/proc/"):
+        path = _OWN_ROOT.sub("", path) or "/"
     if path.startswith("../") and (up := _ABOVE.match(path)) and (up[0].count("..") > 4 or _TOP.match(path, up.end())):
         path = "/" + path[up.end() :]
     if path.startswith("//"):
@@ -130,22 +134,49 @@ _OF_LINKS = frozenset({"ln", "ls", "mv", "readlink", "rm", "rmdir", "stat", "unl
 MOST_STEPS = 8
 
 
+_COPIERS = frozenset({"cp", "gcp", "mv", "gmv", "install", "ln", "rsync"})
+_PROGRAM = re.compile(r"(?:/usr(?:/local)?|/run/current-system/sw)?/s?bin/([\w.+-]+)$")
+"""An installed program; the group is its name."""
+
+
 class Links:
-    """The links and mounts that the commands of a script have made so far."""
+    """The links, the mounts and the copies of programs that the commands of a script have made so far."""
 
     def __init__(self) -> None:
         self._targets: dict[str, str] = {}
         self._mounted: set[str] = set()
+        self._programs: dict[str, str] = {}
+        """Installed programs by the paths of their copies."""
 
     def record(self, command: ShellCommand) -> None:
         """Record the links and mounts of a command."""
         operands = command.operands
+        self._record_program(command)
         if command.name == "ln" and command.has_flag("s", "--symbolic") and operands:
             name = operands[1] if len(operands) > 1 else posixpath.basename(operands[0])
             self._add(command, operands[0], name)
         elif command.name == "mount" and len(operands) > 1 and "bind" in command.text:
             self._add(command, operands[-2], operands[-1])
             self._mounted.add(resolve_place(command, operands[-1]))
+
+    def _record_program(self, command: ShellCommand) -> None:
+        """Record a program that is copied, linked or moved to another name."""
+        written = [r.target.text for r in command.redirects if r.writes]
+        pairs = dict(arg.partition("=")[::2] for arg in command.args if "=" in arg)
+        if command.name in _COPIERS and len(command.operands) > 1:
+            sources, target = command.operands[:-1], command.operands[-1]
+        elif command.name == "cat" and written:
+            sources, target = command.operands[:1], written[-1]
+        elif command.name == "dd" and "if" in pairs and "of" in pairs:
+            sources, target = (pairs["if"],), pairs["of"]
+        else:
+            return
+        found = {word.text for word in command.words if word.substituted}  # `$(which rm)` is known by its name
+        for source in sources:
+            place = f"/bin/{source}" if source in found and "/" not in source else resolve_place(command, source)
+            if match := _PROGRAM.match(place):
+                for name in (target, posixpath.join(target, match[1])):
+                    self._programs[resolve_place(command, name)] = match[1]
 
     def _add(self, command: ShellCommand, target: str, name: str) -> None:
         link = resolve_place(command, name)
@@ -156,7 +187,13 @@ class Links:
 
     def resolve(self, command: ShellCommand) -> ShellCommand | None:
         """Return the command with links replaced by their targets, or None when it names no link."""
-        if not self._targets or not command.words:
+        if not command.words:
+            return None
+        if self._programs and "/" in command.words[0].text:
+            name = self._programs.get(resolve_place(command, command.words[0].text))
+            if name is not None:
+                return replace(command, words=(ShellWord(name), *command.words[1:]))
+        if not self._targets:
             return None
         words = tuple(word._replace(text=self._resolve_path(command, word)) for word in command.words[1:])
         redirects = tuple(

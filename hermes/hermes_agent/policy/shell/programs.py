@@ -257,6 +257,7 @@ def spellings(command: ShellCommand) -> Iterator[str]:
 _INSTALLED = re.compile(r"/(?:(?:usr|opt|nix/store|snap|run/current-system)/|s?bin/)|~/\.(?:local|cargo|npm)")
 _RUNNERS = frozenset({"poetry", "pdm", "hatch", "rye", "pixi", "pipenv", "uv", "bundle", "bundler", "rbenv", "tox"})
 """Programs that run programs of a project."""
+_AS_ROOT = frozenset({"sudo", "doas", "run0", "pkexec"})
 _HELP = frozenset({"--help", "--version", "-h", "-V", "-version", "-help"})
 _VERSION = re.compile(r"[-.\d]+$")
 _TARGET = re.compile(r"^\w+-(?:\w+-)*(?:gnu\w*|eabi\w*|elf|musl\w*|mingw32|none)-")
@@ -290,6 +291,8 @@ def is_project(command: ShellCommand) -> bool:
     """Return whether a program belongs to the project: by its path, or because a project tool runs it."""
     path = command.words[0].text
     if "/" in path:
+        if path.startswith(("/", "~")) and _AS_ROOT & set(command.via):
+            return False
         return not path.startswith(("/", "~")) or is_temporary(resolve_place(command, path))
     return command.via[-1:] != () and command.via[-1] in _RUNNERS
 
@@ -352,8 +355,10 @@ def _allowed(command: ShellCommand) -> bool:
 
 def _fits(words: Sequence[str], operands: Sequence[str], args: Sequence[str]) -> bool:
     """Return whether the first operands are known, or each option is."""
-    if any(_is_prefix(word.split("/"), operands) for word in words if word[0] != "-"):
+    if any(_is_prefix(word.split("/"), operands) for word in words if word[0] not in "-!"):
         return True
+    if "!" in words and operands:
+        return False
     options = [arg for arg in args if arg.startswith("-") and len(arg) > 1]
     listed = [word for word in words if len(word) > 1 and word.startswith("-")]
     if not options:

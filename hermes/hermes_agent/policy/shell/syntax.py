@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 
+MOST_MOVES = 12
+"""Most redirects of a command after which words stand."""
+
+
 @functools.cache
 def _parser() -> Parser:
     import tree_sitter_bash  # takes 30 ms, and most processes never judge a command
@@ -30,8 +35,49 @@ def _parser() -> Parser:
 
 
 def parse_tree(text: str) -> Node:
-    """Return the root of the syntax tree of a text."""
-    return _parser().parse(text.encode("utf-8", "replace")).root_node
+    """Return the root of the syntax tree of a text; words after redirects stand before them in it."""
+    written = text.encode("utf-8", "replace")
+    root = _parser().parse(written).root_node
+    for _ in range(MOST_MOVES if "<" in text or ">" in text else 0):
+        moved = _words_first(written, root)
+        if moved == written:
+            break
+        written, root = moved, _parser().parse(moved).root_node
+    return root
+
+
+_HEREDOC = re.compile(r"(?<!<)<<-?\s*\\?(['\"]?)(\w+)\1")
+
+
+def commands_after_documents(text: str) -> str:
+    """Return the text with the commands after `<<END;` moved below the document: the grammar does not accept them."""
+    lines = text.split("\n")
+    for index, line in enumerate(lines):
+        opened = _HEREDOC.search(line)
+        if opened is None or _HEREDOC.search(line, opened.end()):
+            continue
+        rest = re.match(r"((?:[^;&'\"`]|&&|>&|&>|'[^']*'|\"[^\"]*\")*)([;&])(.*)", line[opened.end() :], re.DOTALL)
+        end = next((n for n in range(index + 1, len(lines)) if lines[n].lstrip("\t") == opened[2]), None)
+        if rest is not None and rest[3].strip() and end is not None:
+            lines[index] = line[: opened.end()] + rest[1]
+            lines.insert(end + 1, rest[3])
+    return "\n".join(lines)
+
+
+def _words_first(text: bytes, root: Node) -> bytes:
+    """Return the text with the words after a redirect moved before it: the grammar takes them for more targets."""
+    kinds = ("file_redirect", "heredoc_redirect")
+    for node in sorted(descendants(root, kinds), key=lambda found: found.start_byte, reverse=True):
+        if node.type == "file_redirect":
+            words = node.children_by_field_name("destination")[1:]
+        else:
+            given = node.children_by_field_name("argument")
+            words = list(itertools.takewhile(lambda child: not node_text(child).startswith("\n"), given))
+        if not words:
+            continue
+        start, end = words[0].start_byte, words[-1].end_byte
+        text = b" ".join((text[: node.start_byte], text[start:end], text[node.start_byte : start] + text[end:]))
+    return text
 
 
 def descend(node: Node) -> Iterator[Node]:

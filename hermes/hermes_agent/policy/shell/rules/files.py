@@ -113,6 +113,11 @@ def _without_literals(text: str) -> str:
     return text if runs or text.count("'") % 2 else re.sub(r"'[^']*'", "''", text)
 
 
+def _changes_rights(command: ShellCommand) -> bool:
+    """Return whether a statement gives or takes rights in a database."""
+    return bool(re.search(r"(?is)\b(?:grant|revoke)\b.{1,200}\b(?:to|from)\b", _without_literals(_statements(command))))
+
+
 def _delete_all(command: ShellCommand) -> bool:
     found = re.findall(r"(?is)\bdelete\s+from\s+[^;]*", _without_literals(_statements(command)))
     return any(not re.search(r"(?i)\bwhere\b", statement) for statement in found)
@@ -130,6 +135,10 @@ def _wipes_traces(command: ShellCommand) -> bool:
     if command.name == "unset":
         return any(operand.startswith("HISTFILE") for operand in command.operands)
     emptied = [resolve_place(command, r.target.text) for r in command.redirects if r.operator in (">", ">|", "&>")]
+    if command.name == "ln" and command.operands[:1] == ("/dev/null",):
+        emptied += [resolve_place(command, operand) for operand in command.operands[1:]]
+    if command.name in ("dd", "cp", "install", "tee"):
+        emptied += [*write_targets(command), copy_target(command), *tee_targets(command)]
     emptied += (
         [resolve_place(command, o) for o in command.operands] if deletes(command) or command.name == "truncate" else []
     )
@@ -156,6 +165,7 @@ DELETION_RULES = (
     ShellRule("SQL DROP", _drop),
     ShellRule("SQL DELETE without WHERE", _delete_all),
     ShellRule("SQL TRUNCATE", _truncate),
+    ShellRule("SQL GRANT or REVOKE", _changes_rights),
     ShellRule("SQL UPDATE without WHERE", _update_all),
     ShellRule("wipe a history or a log of the system", _wipes_traces),
 )

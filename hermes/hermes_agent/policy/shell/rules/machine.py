@@ -57,7 +57,7 @@ def _empties(command: ShellCommand) -> bool:
         emptied += command.operands
     if command.name == "cp" and command.operands[:1] == ("/dev/null",):
         emptied += command.operands[1:]
-    many = bool(_FINDS & set(command.via)) or "-exec" in command.via
+    many = bool(_FINDS & set(command.via)) or any(path in ("~", "/") for path in emptied) or "-exec" in command.via
     return any(
         many or _DATA.search(path) or UNKNOWN in path or path == "." or re.search(r"/.*[*?\[]", path)
         for path in emptied
@@ -106,9 +106,21 @@ def _machine_wide(command: ShellCommand) -> bool:
 
 
 def _reads_memory(command: ShellCommand) -> bool:
+    if command.name in ("strace", "ltrace", "gdb", "gcore", "reptyr"):
+        return command.name in ("gcore", "reptyr") or command.has_flag("p", "--pid", "--attach", "-pid", "-p")
     named = [resolve_place(command, arg.rpartition("=")[2]) for arg in command.args]
     named += [resolve_place(command, redirect.target.text) for redirect in command.redirects]
     return any(_MEMORY.search(path) and not path.startswith("/proc/self/") for path in named)
+
+
+_METADATA = re.compile(
+    r"(?:^|[/@=])(?:169\.254\.169\.254|169\.254\.170\.2|100\.100\.100\.200|metadata\.google\.internal|\[?fd00:ec2::254\]?)(?=[:/]|$)"
+)
+
+
+def _asks_metadata(command: ShellCommand) -> bool:
+    """Return whether the service of a cloud that gives keys to its machines is asked."""
+    return any(map(_METADATA.search, command.args))
 
 
 def _opens_environment(command: ShellCommand) -> bool:
@@ -137,6 +149,8 @@ def _mails_file(command: ShellCommand) -> bool:
 def _signals_others(command: ShellCommand) -> bool:
     if command.name == "fuser":
         return command.has_flag("k", "--kill")
+    if command.name in ("tmux", "byobu"):
+        return command.operands[:1] in (("kill-server",), ("kill-session",))
     if command.name in ("pkill", "killall"):
         asks = command.has_flag("lV", "--list", "--version", "--help") or {"-0", "-CONT", "-CHLD"} & set(command.args)
         return bool(command.args) and not asks
@@ -147,7 +161,7 @@ RULES = (
     ShellRule("install software from an address or for the machine", lambda c: INSTALLS in c.marks or _machine_wide(c)),
     ShellRule(
         "read secrets that a program keeps",
-        lambda c: REVEALS in c.marks or _reads_memory(c) or _lists_environment(c),
+        lambda c: REVEALS in c.marks or _reads_memory(c) or _lists_environment(c) or _asks_metadata(c),
     ),
     ShellRule(
         "destroy or replace data with its own program", lambda c: DESTROYS in c.marks or _empties(c) or _flushes(c)
@@ -189,6 +203,7 @@ _ENVIRONMENT = (
 )
 """Code in Python, JavaScript, Ruby and Perl that prints or sends the whole environment."""
 _DECIDES = re.compile(r"(?:init|telinit|runit-init|shutdown|mkfs(?:\.\w+)?|mke2fs|wipefs|blkdiscard)$")
+_FLAKE = re.compile(r"(?:(?:git|hg|tarball|file)\+)?(?:https?|ssh|git)://|(?:github|gitlab|sourcehut|tarball):")
 _FETCHES = re.compile(r"(?:git\+)?(?:https?|ssh|git)://|(?:github|gitlab|bitbucket|gist):|npm:|jsr:")
 
 
@@ -273,6 +288,14 @@ def _from_address(command: ShellCommand) -> bool:
         return operands[:1] == ("run",) and any(re.match(r"[\w.-]+\.\w+/.*@", o) for o in operands[1:2])
     if command.name == "deno":
         return operands[:1] in (("run",), ("install",), ("serve",)) and any(map(_FETCHES.match, operands[1:]))
+    if command.name == "uv":
+        return operands[:1] == ("run",) and any(map(_FETCHES.match, operands[1:2]))
+    if command.name == "nix":
+        return operands[:1] in (("run",), ("shell",), ("develop",)) and any(map(_FLAKE.match, operands[1:]))
+    if command.name in ("kubectl", "oc"):
+        return operands[:1] in (("apply",), ("create",), ("replace",)) and any(
+            re.match(r"https?://", operand) for operand in command.args
+        )
     return command.name in ("npx", "bunx", "pnpx") and any(map(_FETCHES.match, operands[:1]))
 
 

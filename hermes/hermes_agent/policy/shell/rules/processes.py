@@ -44,7 +44,7 @@ def kills_all(command: ShellCommand) -> bool:
 
 def ends_first_process(command: ShellCommand) -> bool:
     """Return whether process 1 gets a signal that ends it or the machine."""
-    if command.name != "kill" or command.has_flag("lL", "--list", "--table"):
+    if command.name != "kill" or {"-l", "-L", "--list", "--table"} & set(command.args):
         return False
     args = [arg for arg in command.args if arg != "--"]
     signal = "TERM"
@@ -152,9 +152,13 @@ _READS: dict[str, frozenset[str]] = {
     "rollback": frozenset({"list", "diff"}),
     "state": frozenset({"check", "restore-points"}),
     "import": frozenset({"list", "show"}),
+    "bundles": frozenset({"list", "show"}),
+    "proposals": frozenset({"list", "show"}),
+    "hooks": frozenset({"list"}),
+    "self": frozenset({"check"}),
 }
 """Subcommands of `hermes` with the actions that change nothing; any other action counts as a change."""
-_READ_ALL = frozenset({"completion", "doctor", "insights", "logs", "send"})
+_READ_ALL = frozenset({"commands", "completion", "doctor", "insights", "logs", "send"})
 _PROGRAMS = frozenset({"hermes", ".hermes-wrapped", "hermes_agent"})
 _STATE = re.compile(
     r"(?:^|[/\"'(=,:@\s])\.hermes(?:/profiles/[^/]+)?(?:/?$|/?[\"'*]|/(?:config\.yaml|\.env|auth\.json|api_server\.key"
@@ -246,13 +250,23 @@ _MACHINE = frozenset({"/proc/sysrq-trigger", "/sys/power/state", "/sys/power/dis
 BUS = ("dbus-send", "busctl", "gdbus", "qdbus", "qdbus6", "qdbus-qt5")
 
 
+_ENDERS = word_set("suspenders") | {"shutdown", "reboot", "halt", "poweroff", "openrc-shutdown"}
+
+
 def _removed(command: ShellCommand, which: Callable[[str], bool]) -> bool:
     """Return whether a whole tree of a kind is removed."""
     if command.name in ("mv", "gmv", "rename", "prename", "file-rename", "perl-rename", "rename.ul"):
         return _moved(command, which)
-    if command.name in ("rm", "grm", "srm", "shred"):
+    if _empties_all(command, which):
+        return True
+    if command.name == "rclone":
+        trees = command.operands[:1] in (("purge",), ("delete",), ("rmdirs",), ("cleanup",), ("move",))
+        targets = command.operands[1:2] if trees else command.operands[2:3] if command.operands[:1] == ("sync",) else ()
+        return "--dry-run" not in command.args and any(which(resolve_place(command, path)) for path in targets)
+    if command.name in ("rm", "grm", "srm", "shred", "wipe"):
         whole = (
             command.has_flag("rR", "--recursive", "--no-preserve-root")
+            or (command.name == "wipe" and command.has_flag("r"))
             or (command.name == "shred" and "find -exec" in command.via)
             or "xargs" in command.via  # the output of `find` stands for all files below
         )
@@ -272,12 +286,24 @@ def _removed(command: ShellCommand, which: Callable[[str], bool]) -> bool:
         return any(which(resolve_place(command, operand.rstrip("/") or "/")) for operand in named)
     if command.name == "git":
         args, words = set(command.args), subcommand_args(command)
-        directory = next((b for a, b in itertools.pairwise(command.args) if a == "-C"), ".")
+        pairs = [*itertools.pairwise(command.args), *(a.split("=", 1) for a in command.args if "=" in a)]
+        directory = next((b for a, b in pairs if a in ("-C", "--work-tree")), ".")
         forced = any(re.match(r"-\w*f|--force", a) for a in words) and not args & {"-n", "--dry-run"}
         return words[:1] == ("clean",) and forced and which(resolve_place(command, directory))
     if command.name.lower() in ("remove-item", "ri") and re.search(r"(?i)\s-r", command.text):
         return any(which(resolve_place(command, operand)) for operand in command.operands)
     return False
+
+
+def _empties_all(command: ShellCommand, which: Callable[[str], bool]) -> bool:
+    """Return whether the files that `find` or `xargs` names are emptied; a directory stands for those in it."""
+    targets = [r.target.text for r in command.redirects if r.operator in (">", ">|", "&>")]
+    if {"find -exec", "xargs"} & set(command.via):
+        if command.name in ("truncate", "tee"):
+            targets += command.operands
+        elif command.name in ("cp", "install", "dd"):
+            targets += [*command.operands[-1:], *(arg[3:] for arg in command.args if arg.startswith("of="))]
+    return any(which(resolve_place(command, target)) for target in targets)
 
 
 def _takes_away(command: ShellCommand) -> bool:
@@ -374,9 +400,7 @@ def _shutdown(command: ShellCommand) -> bool:
     }:
         return True
     harmless = {"--help", "--show", "-c"} if command.name == "shutdown" else {"--help"}
-    return command.name in ("shutdown", "reboot", "halt", "poweroff", "openrc-shutdown") and not harmless & set(
-        command.args
-    )
+    return command.name in _ENDERS and not harmless & set(command.args)
 
 
 def _systemctl(command: ShellCommand) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from hermes_agent.policy.shell.expansion import output_of
 from hermes_agent.policy.shell.paths import is_credential, is_temporary, resolve_place
 from hermes_agent.policy.shell.programs import is_a
-from hermes_agent.policy.shell.script import NETWORK, UNKNOWN, ShellCommand, ShellRule, word_set
+from hermes_agent.policy.shell.script import NETWORK, SENDS, UNKNOWN, ShellCommand, ShellRule, word_set
 
 _SHAPES = re.compile(
     r"AKIA|ASIA\[|BEGIN .*KEY|BEGIN.{0,20}PRIVATE|PRIVATE KEY|passw|passwd|secret|api.{0,6}key|access.{0,6}key|token"
@@ -83,7 +83,8 @@ _COPIERS = frozenset({"cp", "gcp", "mv", "ln", "install", "rsync"})
 _UPLOADS = re.compile(r"(?:-T|--upload-file|--post-file|--body-file)(?:=|$)|-T.")
 _FORMS = re.compile(r"(?:-F|--form|-d|--data|--data-binary|--data-raw|--data-urlencode|--json)$")
 _FORM = re.compile(r"(?:-F|-d|--form=|--data(?:-binary|-urlencode)?=|--json=)(.+)", re.DOTALL)
-_REMOTE = re.compile(r"(?!(?:localhost|127\.))(?:[\w.-]+@)?[\w.-]{2,}:(?!//)|rsync://|s3://|gs://|az://")
+_REMOTE = re.compile(r"(?!(?:localhost|127\.))(?:[\w.-]+@[\w.-]+|[\w.-]{2,}):(?!//)|rsync://|s3://|gs://|az://")
+_PUTS = re.compile(r"(?m)(?:^|;)\s*(?:m?put|mirror\s+(?:-\S+\s+)*(?:-R|--reverse))\b")
 _DNS = frozenset({"dig", "host", "nslookup", "kdig", "drill", "dog", "doggo", "delv", "ping", "getent", "resolvectl"})
 
 
@@ -138,6 +139,8 @@ def _copies_out(command: ShellCommand) -> bool:
         return operands[-1].startswith("s3://") and not operands[2:3][0].startswith("s3://")
     if command.name in ("nc", "ncat", "netcat", "socat", "nc.openbsd", "nc.traditional"):
         return _fed_from_file(command) and not command.has_flag("lz")
+    if command.name in ("sftp", "ftp", "lftp", "smbclient", "ncftp"):
+        return SENDS in command.marks or _PUTS.search(command.stdin or "") is not None
     return command.name in ("ssh", "autossh") and _fed_from_file(command)
 
 

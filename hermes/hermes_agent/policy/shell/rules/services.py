@@ -21,6 +21,8 @@ _RIGHTS = re.compile(
     r"|(?:--volume=|-v)?(?:/|/etc|/root|/dev|/proc|/sys|/boot|(?:/var)?/run/docker\.sock)/?:|.*(?:source|src)=/(?:,|$)"
 )
 """Options that give a container control over the machine."""
+_CLUSTERS = word_set("cluster-programs")
+_ENDS = frozenset({"delete", "drain", "uninstall", "destroy", "down", "apps:destroy", "rm", "stop"})
 ENGINES = ("docker", "podman", "nerdctl")
 
 
@@ -148,8 +150,12 @@ def _destroys_resources(command: ShellCommand) -> bool:
         return False
     if {"-auto-approve", "--auto-approve", "--replicas=0"} & set(command.args):
         return True
-    if command.name in ("kubectl", "oc", "helm", "terraform", "tofu", "pulumi", "vagrant", "flyctl", "heroku"):
-        return bool({"delete", "drain", "uninstall", "destroy", "down", "apps:destroy"} & set(operands[:3]))
+    if command.name in _CLUSTERS:
+        return bool(
+            {"delete", "drain", "uninstall", "destroy", "down", "apps:destroy", "rm", "stop"} & set(operands[:3])
+        )
+    if command.name == "kubectx":
+        return command.has_flag("d")
     if command.name == "aws" and operands[:2] == ("s3", "sync") and "--delete" in command.args:
         return True
     if command.name == "aws":
@@ -172,8 +178,10 @@ def _changes_users(command: ShellCommand) -> bool:
         return any(o.startswith(("/etc/sudoers", "/etc/passwd", "/etc/shadow", "/etc/group")) for o in command.operands)
     return (
         name in ACCOUNTS
-        and not command.has_flag("", "--help", "--version")
+        and not command.has_flag("", "--help", "--version", "--list-shells", "--status", "--check")
         and not (name == "visudo" and command.has_flag("c"))
+        and not (name == "passwd" and command.has_flag("S"))
+        and not (name == "chsh" and command.has_flag("l"))
     )
 
 
@@ -207,23 +215,24 @@ def _schedules(command: ShellCommand) -> bool:
     return command.name == "crontab" and not command.has_flag("l") and not command.has_flag("", "--help")
 
 
+def _sudo_options(command: ShellCommand) -> Iterator[str]:
+    """Yield the options of sudo before its command."""
+    args = list(command.args) if command.name == "sudo" else []
+    while args and args[0].startswith("-") and args[0] != "--":
+        option = args.pop(0)
+        yield option
+        if option in ("-u", "-g", "-p", "-C", "-h", "-r", "-t", "-D", "-R", "-T", "-U") and args:
+            args.pop(0)
+
+
 def _sudo_flags(command: ShellCommand) -> str:
     """Return the short options of sudo before its command."""
-    found = ""
-    if command.name == "sudo":
-        args = list(command.args)
-        while args and args[0].startswith("-") and args[0] != "--":
-            option = args.pop(0)
-            if not option.startswith("--"):
-                found += option[1:]
-            if option in ("-u", "-g", "-p", "-C", "-h", "-r", "-t", "-D", "-R", "-T", "-U") and args:
-                args.pop(0)
-    return found
+    return "".join(option[1:] for option in _sudo_options(command) if not option.startswith("--"))
 
 
 def _sudo_long(command: ShellCommand) -> bool:
     return command.name == "sudo" and any(
-        a in ("--stdin", "--askpass", "--shell", "--list", "--login") for a in command.args
+        a in ("--stdin", "--askpass", "--shell", "--list", "--login") for a in _sudo_options(command)
     )
 
 
@@ -297,7 +306,17 @@ _PUSHES = {
     "gcloud": r"storage (?:cp|mv|rsync)\b.* gs://\S*$|(?:app|run|functions) deploy\b",
     "gsutil": r"(?:-\w+ )*(?:acl|iam|defacl)\b.*all(?:Authenticated)?Users",
     "az": r"storage (?:blob|file|fs) (?:.* )?(?:upload|sync|copy)",
-    "b2 b2v4": r"(?:upload|sync|file upload|upload-file|upload-unbound-stream)\b",
+    "vercel now": r"(?:deploy\b|$)",
+    "netlify firebase wrangler ng hexo kamal mike fly flyctl railway": r"(?:pages )?(?:deploy|publish)\b",
+    "serverless sls sam cdk amplify sst": r"(?:deploy|publish)\b",
+    "eas expo": r"(?:submit|publish|update)\b",
+    "quarto": r"publish\b",
+    "mkdocs": r"gh-deploy\b",
+    "asciinema": r"upload\b",
+    "dvc": r"push\b",
+    "hub": r"(?:create|delete|release|gist create)\b",
+    "surge gh-pages": r"",
+    "b2 b2v4": r"(?:rm|delete[-_]\w+|file (?:hide|upload)|sync|upload(?:[-_]file|-unbound-stream)?)\b",
     "mc": r"(?:(?:cp|mv|mirror|put|pipe)\b|(?:anonymous|policy) set\b)",
     "s3cmd": r"(?:put|sync|setacl)\b(?!.* s3://\S+ [^s]\S*$)",
     "s5cmd": r"(?:cp|mv|sync)\b.* s3://\S*$",
