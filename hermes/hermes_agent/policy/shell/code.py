@@ -64,7 +64,7 @@ _DELETES_OTHERWISE = re.compile(
     r"|\b(?:File|Files?Path|Paths?|Pathname|Dir|FileInfo|DirectoryInfo)\b[\w.]*\s*[(\[]\s*[\"'](?P<object>[^\"']+)[\"']\s*[)\]]"
     r"\s*\.\s*(?:deleteDir|deleteRecursively|rmtree|rm_rf|delete|Delete|unlink)\b"
 )
-"""Deletions whose function comes after the path, or that need no quotes."""
+"""Deletions with the function after the path, or without quotes."""
 _HOMES = re.compile(
     r"\bDir\.home\b(?:\(\))?|\bENV(?:\[|\.fetch\()\s*['\"]HOME['\"]\s*[\])]|\$ENV\{['\"]?HOME['\"]?\}|\bprocess\.env\.HOME\b"
     r"|(?:\brequire\s*\(\s*['\"](?:node:)?os['\"]\s*\)\.|\bos\.)?\bhomedir\s*\(\s*\)|\bgetenv\s*\(?\s*['\"]HOME['\"]\s*\)?"

@@ -65,7 +65,7 @@ def commands_after_documents(text: str) -> str:
 
 
 def _words_first(text: bytes, root: Node) -> bytes:
-    """Return the text with the words after a redirect moved before it: the grammar takes them for more targets."""
+    """Return the text with words after a redirect before it: the grammar takes them for targets."""
     kinds = ("file_redirect", "heredoc_redirect")
     for node in sorted(descendants(root, kinds), key=lambda found: found.start_byte, reverse=True):
         if node.type == "file_redirect":

@@ -296,7 +296,7 @@ def _removed(command: ShellCommand, which: Callable[[str], bool]) -> bool:
 
 
 def _empties_all(command: ShellCommand, which: Callable[[str], bool]) -> bool:
-    """Return whether the files that `find` or `xargs` names are emptied; a directory stands for those in it."""
+    """Return whether the files that `find` or `xargs` names are emptied; a directory stands for them."""
     targets = [r.target.text for r in command.redirects if r.operator in (">", ">|", "&>")]
     if {"find -exec", "xargs"} & set(command.via):
         if command.name in ("truncate", "tee"):
