@@ -50,7 +50,7 @@ _HEREDOC = re.compile(r"(?<!<)<<-?\s*\\?(['\"]?)(\w+)\1")
 
 
 def commands_after_documents(text: str) -> str:
-    """Return the text with the commands after `<<END;` moved below the document: the grammar does not accept them."""
+    """Return the text with commands after `<<END;` moved below the document, for the grammar."""
     lines = text.split("\n")
     for index, line in enumerate(lines):
         opened = _HEREDOC.search(line)
