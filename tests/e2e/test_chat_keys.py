@@ -232,7 +232,7 @@ def test_a_plain_screen_only_appends(tmp_path: Path, scripted, kind: str) -> Non
         home = make_home(tmp_path, model)
         if kind == "reader":
             run(home, "config", "set", "display.screen_reader", "true")
-        terminal = TerminalScreen(home, TERM="dumb" if kind == "dumb" else "xterm")
+        terminal = TerminalScreen(home, columns=200, TERM="dumb" if kind == "dumb" else "xterm")
         terminal.wait(PROMPT)
         terminal.type("run it\r")
         terminal.wait("[o] Allow once")
