@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from compat.guides import plugin
 from hermes_agent.testing import plugin_host
 from hermes_agent.testing.chat import chat_host
+from peers.running import free_port, running
+from worlds import HERMES, environment, run
 
 TEXT = "---\nname: {0}\ndescription: About {0}\n---\nFirst line.\n"
 LATE = """
@@ -40,17 +43,47 @@ def test_e5_skill_manage_takes_both_shapes_and_a_failing_third_operation_undoes_
         assert "Second line." in (skills / "tea" / "SKILL.md").read_text()
 
 
-def test_e18_after_enable_and_reload_a_new_command_answers_in_an_open_chat_and_a_tool_from_the_next_turn_on() -> None:
-    """Upstream shows a new tool in the next session only (docs/plugins/contract-0.23.md, Differences)."""
-    with chat_host(model=["one", "two"]) as chat:
+def enable(host: Any, name: str) -> None:
+    config = json.loads((host.home / "config.yaml").read_text(encoding="utf-8"))
+    config["plugins"]["enabled"] = [*config["plugins"]["enabled"], name]
+    (host.home / "config.yaml").write_text(json.dumps(config), encoding="utf-8")
+
+
+def test_e18_a_new_command_answers_in_an_open_chat_and_a_new_tool_appears_in_the_next_session_only() -> None:
+    with chat_host(model=["one", "two", "three", "four"]) as chat:
         host = chat.host
         chat.ask("hello")
         plugin(host.home / "plugins" / "late", LATE, "name: late\n")
-        config = json.loads((host.home / "config.yaml").read_text(encoding="utf-8"))
-        config["plugins"]["enabled"] = [*config["plugins"]["enabled"], "late"]
-        (host.home / "config.yaml").write_text(json.dumps(config), encoding="utf-8")
-        host.host.plugins.reload()  # what `hermes plugins reload` asks the daemon for
+        enable(host, "late")
+        host.host.plugins.reload("late", new_sessions=True)  # what `hermes plugins enable` asks the daemon for
         assert "greetings from late" in chat.ask("/greet")
+        chat.ask("and now?")
         assert "late_tool" not in host.model.tools
+        chat.ask("hello", chat="another room")
+        assert "late_tool" in host.model.tools
+        host.host.plugins.reload("late")  # `hermes plugins reload late`: open sessions, too
         chat.ask("and now?")
         assert "late_tool" in host.model.tools
+
+
+def test_e18_enable_and_disable_tell_the_running_daemon(tmp_path: Path) -> None:
+    home, port = tmp_path / "home", free_port()
+    plugin(home / "plugins" / "late", LATE, "name: late\n")
+    environ = environment(home, API_SERVER_PORT=str(port))
+    with running([HERMES, "gateway", "run"], host="127.0.0.1", port=port, path="/health", environ=environ):
+        on = run(home, "plugins", "enable", "late")
+        assert (on.returncode, on.stdout.splitlines()[:2]) == (
+            0,
+            [
+                "The running daemon: late loaded",
+                "Its commands answer now; its tools are there in new sessions (`/new` in a chat).",
+            ],
+        )
+        again = run(home, "plugins", "enable", "late")
+        assert again.stdout == "late is enabled already.\n"
+        off = run(home, "plugins", "disable", "late")
+        assert (off.returncode, off.stdout) == (0, "The running daemon: late stopped: disabled via config\n")
+        (home / "plugins" / "late" / "__init__.py").write_text("raise RuntimeError('broken')\n")
+        wrong = run(home, "plugins", "enable", "late")
+        assert "The running daemon: late" in wrong.stdout and "loaded\n" not in wrong.stdout
+    assert run(home, "plugins", "disable", "late").stdout == "late is disabled from the next start on.\n"

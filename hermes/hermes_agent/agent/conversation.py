@@ -87,7 +87,7 @@ class Conversation:
             smart=settings.smart,
             transport=settings.transport,
         )
-        self._is_resumed = False
+        self._is_resumed, self._started_at = False, time.time()
         self._is_complete_until = 0.0
         """Until this time the session has no unfinished turns: there were none when it was opened."""
         cache = services.message_cache(session_id) if self.is_stored else MessageCache()
@@ -165,7 +165,7 @@ class Conversation:
         history = self._history
         history.system_prompt, history.messages = stored.system_prompt, stored.messages
         history.sent_texts = sent or SentTexts()
-        history.is_started = self._is_resumed = True
+        history.is_started, self._is_resumed, self._started_at = True, True, stored.started_at
         self._is_complete_until = 0.0 if stored.is_cut else time.monotonic() + REOPEN_LIMIT_S
 
     async def turn(
@@ -399,7 +399,8 @@ class Conversation:
 
     @property
     def _tool_selection(self) -> tuple[str, Collection[str] | None, Collection[str], int]:
-        withheld = () if self.subagent_policy is None else self.subagent_policy.withheld
+        policy, held = self.subagent_policy, self.services.tools.held_back(self._started_at)
+        withheld = held if policy is None else (*policy.withheld, *held)
         return self.platform, self.toolsets, withheld, self.model_state.chosen.context_length
 
     def interrupt(self, why: str = "interrupted") -> None:

@@ -198,9 +198,13 @@ class PluginStatus:
         """Return the usage of all plugins in the text format of Prometheus."""
         return metrics_text(self._host.account.usage_by_plugin())
 
-    async def reload(self, name: str | None) -> list[dict[str, str]]:
-        """Reload in a worker, so that a plugin that hangs delays no other request."""
-        done = await self._host.bridge.run(self._host.plugins.reload, name)
+    async def reload(self, name: str | None, *, new_sessions: bool = False) -> list[dict[str, str]]:
+        """Reload in a worker, so that a plugin that hangs delays no other request.
+
+        Args:
+            new_sessions: show the tools of a plugin that did not run before to new sessions only.
+        """
+        done = await self._host.bridge.run(partial(self._host.plugins.reload, name, new_sessions=new_sessions))
         platforms = await self._after_reload() if self._after_reload is not None else {}
         later = self._host.needs_restart if name is None else []
         rows = [{"key": result.key, "outcome": result.outcome, "reason": result.reason} for result in done]
@@ -221,7 +225,9 @@ KEY_LENGTH = 32
 SESSIONS_MAX = 500
 
 
-def make_operations(host: Host, gateway: Gateway, reloads: ReloadSignal, *, at_once: int) -> dict[str, Operation]:
+def make_operations(
+    host: Host, gateway: Gateway, plugins: PluginStatus, reloads: ReloadSignal, *, at_once: int
+) -> dict[str, Operation]:
     """Return the operations by name.
 
     Args:
@@ -242,9 +248,9 @@ def make_operations(host: Host, gateway: Gateway, reloads: ReloadSignal, *, at_o
             "address": read_note(host.home, "http") or "",
             "cwd": str(host.working_directory),
         }
-        plugins = await host.bridge.run(troubles_as_json, host)
+        troubles = await host.bridge.run(troubles_as_json, host)
         counts = await host.delivery.counts()
-        return {"delivery": counts, "parked": parked, "platforms": gateway.states(), "plugins": plugins, **where}
+        return {"delivery": counts, "parked": parked, "platforms": gateway.states(), "plugins": troubles, **where}
 
     async def stop(question: Mapping[str, Any]) -> dict[str, Any]:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -277,8 +283,12 @@ def make_operations(host: Host, gateway: Gateway, reloads: ReloadSignal, *, at_o
         return {"revived": [str(target) for target in found]}
 
     own = {"status": status, "stop": stop, "restart": _restart, "reload": reload, "send": send, "revive": revive}
-    own["refresh"] = partial(_refresh, host)
+    own |= {"refresh": partial(_refresh, host), "plugin": partial(_apply_plugin, plugins)}
     return own | {"talk": members.converse, "sessions": members.sessions, "session": members.session}
+
+
+async def _apply_plugin(plugins: PluginStatus, question: Mapping[str, Any]) -> dict[str, Any]:
+    return {"plugins": await plugins.reload(str(question["name"]), new_sessions=True)}
 
 
 async def _refresh(host: Host, question: Mapping[str, Any]) -> dict[str, Any]:

@@ -198,13 +198,14 @@ class PluginManager:
             for ctx in reversed(list(self._contexts.values())):
                 ctx.ledger.close(replaced=True)
 
-    def reload(self, name: str | None = None) -> list[ReloadResult]:
+    def reload(self, name: str | None = None, *, new_sessions: bool = False) -> list[ReloadResult]:
         """Load, reload or unload one plugin, or all, as their folders and the config require.
 
         Call it in a worker, never on the core loop. Each plugin has the time limit `plugins.load_timeout_s`.
 
         Args:
             name: key or name; None means all plugins.
+            new_sessions: show the tools of a plugin that did not run before to new sessions only.
 
         Raises:
             UserError: no plugin has the name, or the config cannot be read; nothing has changed then.
@@ -226,6 +227,7 @@ class PluginManager:
             for key in keys:
                 record, what = reload_one(key, self._plugins.get(key), found, workshop, by_name=name is not None)
                 self._keep(key, record)
+                self._show_tools(what, new_sessions=new_sessions)
                 bundled = record is not None and record.manifest.source == "bundled"
                 if bundled and name is None and what.outcome == "not loaded":
                     continue  # a bundled plugin that is not enabled
@@ -241,6 +243,12 @@ class PluginManager:
         write_state(self._services.home, self._plugins.values())
         self._keep_pins()
         return done
+
+    def _show_tools(self, what: ReloadResult, *, new_sessions: bool) -> None:
+        if what.outcome == "loaded" and new_sessions:
+            self._services.tools.hold_back(what.key)
+        elif what.outcome in ("loaded", "reloaded") and not new_sessions:
+            self._services.tools.show_to_all(what.key)
 
     def _why_absent(self, kind: str, name: str) -> str:
         return explain_absence(kind, name, self.records, self._trust)

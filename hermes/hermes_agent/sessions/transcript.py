@@ -128,6 +128,7 @@ class StoredSession(NamedTuple):
     """As `Transcript.history` returns them."""
     is_cut: bool
     """Whether one of its turns has no end: it runs, or a crash interrupted it (`Transcript.unfinished`)."""
+    started_at: float = 0.0
 
 
 class _CachedHistory(NamedTuple):
@@ -389,16 +390,16 @@ class Transcript:
         known = self._cache.get(session_id)
         last = known.last if known is not None else 0
         rows = self._db.read(
-            "SELECT principal, system_prompt, (SELECT coalesce(max(id), 0) FROM compactions WHERE session_id = ?1),"
-            " ?2 = 0 OR EXISTS (SELECT 1 FROM messages WHERE session_id = ?1 AND id = ?2),"
-            " EXISTS (SELECT 1 FROM turns WHERE session_id = ?1 AND state = 'running') FROM sessions WHERE id = ?1",
+            "SELECT principal, system_prompt, (SELECT coalesce(max(id), 0) FROM compactions WHERE session_id = ?1), ?2"
+            " = 0 OR EXISTS (SELECT 1 FROM messages WHERE session_id = ?1 AND id = ?2), EXISTS (SELECT 1 FROM"
+            " turns WHERE session_id = ?1 AND state = 'running'), started_at FROM sessions WHERE id = ?1",
             (session_id, last),
         )
         if not rows:
             return None
-        principal, prompt, compaction, is_valid, is_cut = rows[0]
+        principal, prompt, compaction, is_valid, is_cut, started = rows[0]
         messages = self._load_history(session_id, compaction, is_valid=bool(is_valid))
-        return StoredSession(principal, prompt, messages, bool(is_cut))
+        return StoredSession(principal, prompt, messages, bool(is_cut), started)
 
     def system_prompt(self, session_id: str) -> str | None:
         """Return the system prompt of a session, or None if the session does not exist."""

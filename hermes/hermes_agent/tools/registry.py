@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -122,6 +123,7 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         self.checks = CheckCache()
         self.refusals: list[RejectedTool] = []
         self._aliases: dict[str, str] = {}
+        self._held_back: dict[str, float] = {}
         self._run: Run | None = None
         self._fault: Fault | None = None
 
@@ -254,7 +256,7 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
     def with_stores(self, stores: Iterable[RegistrationStore]) -> Self:
         """Return a copy with other tools, without refusals."""
         other = super().with_stores(stores)
-        other.refusals, other._aliases = [], dict(self._aliases)
+        other.refusals, other._aliases, other._held_back = [], dict(self._aliases), {}
         return other
 
     def _after_change(self, owner: str, fork: Self | None) -> None:
@@ -262,6 +264,19 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
             self._aliases |= fork._aliases
 
     # -- reading ---------------------------------------------------------------------------------------------
+
+    def hold_back(self, owner: str) -> None:
+        """Show the tools of an owner only to sessions that start from now on: others keep their cached prefix."""
+        now = time.time()
+        self._held_back |= {name: now for name in self.names() if self.owner(name) == owner}
+
+    def show_to_all(self, owner: str) -> None:
+        """Show the tools of an owner to every session again."""
+        self._held_back = {name: since for name, since in self._held_back.items() if self.owner(name) != owner}
+
+    def held_back(self, started_at: float) -> tuple[str, ...]:
+        """Return the tools that a session which started then is not shown."""
+        return tuple(name for name, since in self._held_back.items() if since > started_at)
 
     @property
     def _generation(self) -> int:

@@ -156,7 +156,7 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
         turns = WebhookTurns(routes, host.agent, gateway.compose, at_once=settings.max_concurrent_turns)
         host.delivery.serve("webhook", turns.serve)
         webhooks = WebhookEndpoint(routes, host.delivery)
-    asked = make_operations(host, gateway, reloads, at_once=settings.max_concurrent_turns)
+    asked = make_operations(host, gateway, plugins, reloads, at_once=settings.max_concurrent_turns)
     control = ControlSocket(host.home, os.environ, asked, FOR_MEMBERS, handover)
 
     memory = MemoryWatch(

@@ -46,7 +46,7 @@ ACTIONS = {
                 "--enable",
                 action=argparse.BooleanOptionalAction,
                 default=None,
-                help="whether it runs from the next start",
+                help="whether it runs; a running daemon takes it at once",
             ),
             argument("--force", action="store_true", help="replace the installed plugin of that name"),
             argument("--allow-removed", action="store_true", help="install it although the catalogue removed it"),
@@ -145,7 +145,7 @@ ACTIONS = {
         aliases=["rm", "uninstall"],
     ),
     "enable": _Action(
-        "enable a plugin; it runs from the next start",
+        "enable a plugin; a running daemon loads it at once",
         "enable.run_enable",
         (
             NAME,

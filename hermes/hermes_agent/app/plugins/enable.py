@@ -11,7 +11,14 @@ import os
 from pathlib import Path
 
 from hermes_agent.app.plugins.home import InstalledPlugins, run_list
-from hermes_agent.app.plugins.terminal_io import confirm, confirmed, is_interactive, link_command, printable
+from hermes_agent.app.plugins.terminal_io import (
+    apply_in_daemon,
+    confirm,
+    confirmed,
+    is_interactive,
+    link_command,
+    printable,
+)
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 from hermes_agent.plugins.grants import PINNED_SOURCES, GrantState, mode_of
 from hermes_agent.plugins.manifest import PluginManifest
@@ -37,7 +44,9 @@ def switch_off(here: InstalledPlugins, name: str) -> None:
     Raises:
         UserError: there is no plugin of that name, or the config cannot be changed.
     """
-    _set_activation(here, name, on=False)
+    key = _set_activation(here, name, on=False)
+    if key:
+        apply_in_daemon(here.home, key, f"{key} is disabled from the next start on.")
 
 
 def switch_on(here: InstalledPlugins, name: str, *, allow_tool_override: bool | None = None, dev: bool = False) -> None:
@@ -51,7 +60,7 @@ def switch_on(here: InstalledPlugins, name: str, *, allow_tool_override: bool | 
     """
     if dev:
         _allow_edits(here, here.find(name))
-    _set_activation(here, name, on=True, allow_tool_override=allow_tool_override)
+    changed = _set_activation(here, name, on=True, allow_tool_override=allow_tool_override)
     here.reload_settings()
     manifest = here.find(name)
     state = here.trust.judge(manifest, here.settings).state
@@ -59,6 +68,8 @@ def switch_on(here: InstalledPlugins, name: str, *, allow_tool_override: bool | 
         here.trust.pin(manifest, by="enable")
         here.trust.save()
     gate, _ = here.activation(manifest)
+    if changed:
+        apply_in_daemon(here.home, changed, f"{changed} is enabled from the next start on.")
     if gate.reason:
         print(f"It will not run yet: {gate.reason}")
     if state == "dev":
@@ -111,7 +122,8 @@ def _allow_edits(here: InstalledPlugins, manifest: PluginManifest) -> None:
         set_value(here.home, ("plugins", "entries", manifest.key, "trust"), "dev", environ=os.environ)
 
 
-def _set_activation(here: InstalledPlugins, name: str, *, on: bool, allow_tool_override: bool | None = None) -> None:
+def _set_activation(here: InstalledPlugins, name: str, *, on: bool, allow_tool_override: bool | None = None) -> str:
+    """Change the config; return the key of the plugin, or "" if nothing was to be changed."""
     from hermes_agent.plugins.activation import set_activation  # loads the editor of the config
 
     done = set_activation(
@@ -123,12 +135,10 @@ def _set_activation(here: InstalledPlugins, name: str, *, on: bool, allow_tool_o
         cwd=Path.cwd(),
         allow_tool_override=allow_tool_override,
     )
-    key = done.manifest.key
-    word = "enabled" if on else "disabled"
     if not done.changed:
-        print(f"{key} is {word} already.")
-    else:
-        print(f"{key} is {word} from the next start on; a running daemon keeps what it has until then.")
+        print(f"{done.manifest.key} is {'enabled' if on else 'disabled'} already.")
+        return ""
+    return done.manifest.key
 
 
 OFF = ("disabled", "not enabled")
@@ -177,7 +187,7 @@ def choose_plugins(labels: dict[str, str], ticked: set[str]) -> set[str] | None:
 
     chosen = checkboxlist_dialog(
         title="Plugins",
-        text="Space ticks, Tab goes to Ok; Cancel leaves all as it is. A change holds from the next start on.",
+        text="Space ticks, Tab goes to Ok; Cancel leaves all as it is. A running daemon takes the change at once.",
         values=list(labels.items()),
         default_values=sorted(ticked),
     ).run()

@@ -43,6 +43,7 @@ from hermes_agent.app.plugins.staged_plugin import (
     target_folder,
 )
 from hermes_agent.app.plugins.terminal_io import (
+    apply_in_daemon,
     ask_text,
     capability_changes,
     confirmed,
@@ -330,7 +331,8 @@ def _update(here: InstalledPlugins, manifest: PluginManifest, args: argparse.Nam
     here.trust.note_origin(fresh, {**origin, "installed_at": now()})
     here.trust.pin(fresh, by="update", registers=seen.registers)
     here.trust.save()
-    print(f"{manifest.key} is updated; a running daemon keeps the old one until its next start.")
+    print(f"{manifest.key} is updated.")
+    apply_in_daemon(here.home, manifest.key, "It runs from the next start on.")
     ask_for_variables(here, fresh, may_ask=not args.yes)
     return True
 

@@ -12,7 +12,7 @@ from hermes_agent.app.plugins.doctor import pip_refusal
 from hermes_agent.app.plugins.home import InstalledPlugins
 from hermes_agent.app.plugins.packages import uninstall
 from hermes_agent.app.plugins.staged_plugin import free_removed_folder
-from hermes_agent.app.plugins.terminal_io import confirmed
+from hermes_agent.app.plugins.terminal_io import apply_in_daemon, confirmed
 from hermes_agent.config import home_paths
 from hermes_agent.config.dotenv import read_env_file
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
@@ -38,7 +38,11 @@ def run_remove(args: argparse.Namespace) -> int:
     else:
         left = [*_move_away(here, manifest), *left]
     here.trust.forget(entry_name(here.home, manifest))
-    print(f"Removed {manifest.key}; a running daemon keeps it until its next start.")
+    print(f"Removed {manifest.key}.")
+    if manifest.source != "entrypoint":  # the modules of a package stay in the process until a restart
+        apply_in_daemon(here.home, manifest.key, "")
+    else:
+        print("A running daemon keeps it until its next start.")
     for line in [*left, *_what_is_left(here, manifest)]:
         print(f"  left: {line}")
     return EXIT_OK

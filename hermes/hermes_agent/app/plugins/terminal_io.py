@@ -11,7 +11,37 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hermes_agent.app.cli.command import printable as printable
+from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.manifest import PluginManifest
+
+DAEMON_LIMIT_S = 120.0
+"""Longest wait for the daemon, in seconds; each plugin also has its own `plugins.load_timeout_s`."""
+
+
+def apply_in_daemon(home: Path, key: str, later: str) -> None:
+    """Let a running daemon load, reload or stop a plugin, and print what it did.
+
+    Args:
+        later: printed where no daemon runs; "" prints nothing.
+    """
+    from hermes_agent.app.daemon_client import ask_daemon  # asyncio, which a command without a daemon does not load
+    from hermes_agent.service.daemon_state import lock_holder
+
+    if lock_holder(home) is None:
+        if later:
+            print(later)
+        return
+    try:
+        answer = ask_daemon(home, {"op": "plugin", "name": key}, timeout_s=DAEMON_LIMIT_S)
+    except UserError as error:
+        print(f"The running daemon did not take it: {error}. `hermes plugins reload {key}` tries it again.")
+        return
+    for row in answer["plugins"]:
+        if row["key"] == key or row["outcome"] != "unchanged":
+            reason = f": {printable(row['reason'])}" if row["reason"] else ""
+            print(f"The running daemon: {row['key']} {row['outcome']}{reason}")
+    if any(row["outcome"] == "loaded" and row["key"] == key for row in answer["plugins"]):
+        print("Its commands answer now; its tools are there in new sessions (`/new` in a chat).")
 
 
 def is_interactive() -> bool:

@@ -195,7 +195,7 @@ def test_remove_keeps_files_settings_and_data_and_names_them(
 
     [aside] = (home / "plugins" / ".removed").iterdir()
     assert capsys.readouterr().out.splitlines() == [
-        "Removed calc; a running daemon keeps it until its next start.",
+        "Removed calc.",
         f"  left: its files: {aside}",
         f"  left: in {home}/.env: CALC_KEY (`hermes config unset NAME`)",
         "  left: its settings: plugins.entries.calc (`hermes config unset plugins.entries.calc`)",
