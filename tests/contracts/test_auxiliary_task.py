@@ -309,7 +309,7 @@ def test_a_plugin_s_profile_is_the_key_that_is_sent(
     written = (home / "config.yaml").read_text()
     allowed = "  entries:\n    example-auxiliary-task:\n      llm: {allow_profile_override: true}\n"
     (home / "config.yaml").write_text(written.replace("model:\n", allowed + "model:\n", 1))
-    llm = host.plugins._contexts["example-auxiliary-task"].llm
+    llm = host.plugins.contexts["example-auxiliary-task"].llm
 
     assert llm.complete(HELLO, profile="work").audit["profile"] == "work"
     assert llm.complete(HELLO).text == "ok"

@@ -43,7 +43,7 @@ def test_the_example_registers_all_four_kinds_and_its_tool_calls_go_through_them
     assert host.plugins.has_middleware("llm_execution")
 
     (project / "a.txt").write_text("hello")
-    text = host.plugins._contexts["example-middleware"].dispatch_tool("read_file", {"path": "  a.txt "})
+    text = host.plugins.contexts["example-middleware"].dispatch_tool("read_file", {"path": "  a.txt "})
     assert "hello" in text
     assert [name for name, _ in record.module.timings] == ["read_file"]
 

@@ -6,6 +6,7 @@ are used word for word), §1.13.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +19,8 @@ from hermes_agent.plugins.capabilities import TOOLS_OVERRIDE, is_granted
 from hermes_agent.plugins.discovery import Discovery, RejectedPlugin, add_every_memory_folder, discover
 from hermes_agent.plugins.manifest import PluginManifest
 
+logger = logging.getLogger(__name__)
+
 Status = Literal["enabled", "disabled", "not enabled", "failed", "refused", "changed"]
 """`failed`: it is enabled but could not be loaded; `refused`: another plugin has its key, or its manifest is invalid;
 `changed`: its files differ from the granted ones (`grants`).
@@ -25,6 +28,35 @@ Status = Literal["enabled", "disabled", "not enabled", "failed", "refused", "cha
 
 NOT_GATED_BY_ENV = ("backend", "platform", "model-provider", "exclusive")
 """Kinds of plugins that check themselves whether they are configured."""
+
+
+IN_PROCESS, HOST = "in_process", "host"
+"""Values of `plugins.isolation`: in the process of the agent, or in one of the plugin."""
+
+
+class PluginProcessSettings(NamedTuple):
+    """The settings under `plugins.host`."""
+
+    launcher: tuple[str, ...] = ()
+    """Program and arguments that start the process, in place of the sandbox."""
+    memory_mb: int = 1024
+    call_timeout_s: float = 600.0
+    stall_s: float = 20.0
+
+    @classmethod
+    def of(cls, section: Mapping[str, Any]) -> PluginProcessSettings:
+        """Read the settings."""
+        launcher = section.get("launcher") or ()
+        if isinstance(launcher, str):
+            import shlex  # few configs have a launcher
+
+            launcher = shlex.split(launcher)
+        return cls(
+            tuple(str(word) for word in launcher),
+            int(section.get("memory_mb", cls().memory_mb)),
+            float(section.get("call_timeout_s", cls().call_timeout_s)),
+            float(section.get("stall_s", cls().stall_s)),
+        )
 
 
 class PluginSettings(NamedTuple):
@@ -46,6 +78,10 @@ class PluginSettings(NamedTuple):
     """Time limit for the import and registration of one plugin, in seconds."""
     free_tools: tuple[str, ...] = ()
     """`plugins.allow_tool_override`: tools that any plugin may replace."""
+    isolation: str = IN_PROCESS
+    """`plugins.isolation`: where plugins run, unless their entry says otherwise."""
+    host: Mapping[str, Any] = MappingProxyType({})
+    """`plugins.host`: the processes of isolated plugins (`PluginProcessSettings.of`)."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> PluginSettings:
@@ -65,11 +101,27 @@ class PluginSettings(NamedTuple):
             *chosen,
             _seconds(section.get("load_timeout_seconds", section.get("load_timeout_s"))),
             _names(section.get("allow_tool_override")),
+            str(section.get("isolation") or IN_PROCESS),
+            section["host"] if isinstance(section.get("host"), Mapping) else {},
         )
 
     def entry(self, manifest: PluginManifest) -> Mapping[str, Any]:
         """Return the settings of one plugin, by key or by name."""
         return self.entries.get(manifest.key) or self.entries.get(manifest.name) or {}
+
+    def is_isolated(self, manifest: PluginManifest) -> bool:
+        """Return whether the plugin runs in a process of its own; bundled and portable plugins never do.
+
+        An unknown value means the process of the agent, with a warning.
+        """
+        if manifest.source == "bundled" or manifest.portable:
+            return False
+        given = self.entry(manifest).get("isolation") or self.isolation
+        if given not in (IN_PROCESS, HOST):
+            logger.warning(
+                "plugins.isolation: %r is unknown; plugin %s runs in the process of the agent", given, manifest.key
+            )
+        return bool(given == HOST)
 
     def may_override(self, manifest: PluginManifest) -> bool:
         """Return whether the operator allows the plugin to replace tools; bundled plugins always may."""

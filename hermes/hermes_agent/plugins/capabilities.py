@@ -30,6 +30,16 @@ CAPABILITIES: Mapping[str, tuple[str, ...]] = {
 }
 """By capability, the path of the older switch under `plugins.entries.<id>`."""
 
+NETWORK, SECRET, TOOL, READ, WRITE = "network", "secret", "tool", "files.read", "files.write"
+SCOPED: Mapping[str, str] = {
+    NETWORK: "reach {} over the network",
+    SECRET: "know the secret {}",
+    TOOL: "call the tool {}",
+    READ: "read {}",
+    WRITE: "read and change {}",
+}
+"""Capabilities of the form `KIND:NAME`, which upstream lacks: what they allow, by kind."""
+
 
 def entry_of(values: Mapping[str, Any], manifest: PluginManifest) -> Mapping[str, Any]:
     """Return `plugins.entries.<id>` of the config values, by key or name; empty if there is none."""
@@ -53,6 +63,14 @@ def is_granted(entry: Mapping[str, Any], capability: str) -> str:
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return ".".join(path) if value is True else ""
+
+
+def granted_names(values: Mapping[str, Any], manifest: PluginManifest, kind: str) -> list[str]:
+    """Return the names of the granted capabilities `KIND:NAME` of a kind of `SCOPED`."""
+    granted = entry_of(values, manifest).get("granted_capabilities")
+    if not isinstance(granted, list):
+        return []
+    return [name for each in granted for given, _, name in [str(each).partition(":")] if given == kind and name]
 
 
 def has_capability(values: Mapping[str, Any], manifest: PluginManifest, capability: str, checked_by: str = "") -> bool:

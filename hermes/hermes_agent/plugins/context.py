@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.config.home import profile_name
-from hermes_agent.plugins.capabilities import has_capability
+from hermes_agent.plugins.capabilities import TOOL, granted_names, has_capability
 from hermes_agent.plugins.context_registrations import PluginRegistrations
 from hermes_agent.plugins.handles import registers
 from hermes_agent.plugins.memory_context import HiddenFromProbes
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 class PluginContext(PluginRegistrations):
     """The context of one plugin: its registrations, and the services that the host gives it."""
+
+    is_isolated = False
+    """Whether the plugin runs in a process of its own: then only granted tools are called."""
 
     @property
     def profile_name(self) -> str:
@@ -174,4 +177,19 @@ class PluginContext(PluginRegistrations):
         Args:
             kwargs: passed to the handler (`parent_agent`, …).
         """
-        return dispatch_tool(self._services, self.manifest.key, tool_name, args, kwargs)
+        refusal = self._tool_refusal if self.is_isolated or self.manifest.capabilities else None
+        return dispatch_tool(self._services, self.manifest.key, tool_name, args, kwargs, refusal=refusal)
+
+    def _tool_refusal(self, name: str) -> str:
+        """Return why this plugin may not call a tool, or ""; its own tools are always allowed."""
+        declares = any(str(each).startswith(f"{TOOL}:") for each in self.manifest.capabilities)
+        if not (self.is_isolated or declares) or self._services.tools.owner(name) == self.manifest.key:
+            return ""
+        granted = granted_names(self._services.config.values, self.manifest, TOOL)
+        if name in granted or "*" in granted:
+            return ""
+        key = self.manifest.key
+        return (
+            f"plugin `{key}` may not call the tool `{name}`: add `{TOOL}:{name}` to"
+            f" plugins.entries.{key}.granted_capabilities in config.yaml to allow it"
+        )

@@ -60,6 +60,18 @@ class PluginRegistration:
         if self.retire():
             self._undo()
 
+    def also(self, undo: Callable[[], object]) -> None:
+        """Call another function when the registration is undone, after its own."""
+        own = self._undo
+
+        def both() -> None:
+            try:
+                own()
+            finally:
+                undo()
+
+        self._undo = both
+
     def retire(self) -> bool:
         """Mark the registration as undone without undoing it; return False if it was undone before."""
         with self._lock:

@@ -56,6 +56,7 @@ from hermes_agent.system.installation import COMPAT, COMPAT_IMPORTS, install_hin
 
 if TYPE_CHECKING:
     from hermes_agent.plugins.context import PluginContext
+    from hermes_agent.tools import ToolRegistry
 
 logger = logging.getLogger(__name__)
 
@@ -362,6 +363,13 @@ class ReloadResult(NamedTuple):
     key: str
     outcome: Outcome
     reason: str = ""
+
+    def show_tools(self, tools: ToolRegistry, *, new_sessions: bool) -> None:
+        """Show the tools of a loaded plugin to every session, or only to new ones."""
+        if self.outcome == "loaded" and new_sessions:
+            tools.hold_back(self.key)
+        elif self.outcome in ("loaded", "reloaded") and not new_sessions:
+            tools.show_to_all(self.key)
 
     def __str__(self) -> str:
         return f"{self.key}: {self.outcome}" + (f": {self.reason}" if self.reason else "")

@@ -86,11 +86,13 @@ class PluginManager:
         self._pinned: list[str] = []
         """Plugins that this start has pinned, for one line in the log."""
         self._plugins: dict[str, LoadedPlugin] = {}
-        self._contexts: dict[str, PluginContext] = {}
+        self.contexts: dict[str, PluginContext] = {}
         self._loading: LoadedPlugin | None = None
         self._lock = threading.RLock()
         self._discovered = False
         self._on_loaded: list[LoadedCallback] = []
+        self.context_class: type[PluginContext] = PluginContext
+        """Class of the contexts; the process of an isolated plugin has another one."""
         self._hooks = LiveListeners(lambda: staged_store(ground.hooks).store, "hook")
         self._middleware = LiveListeners(lambda: staged_store(ground.hooks).middleware.store, "middleware")
         self._plugin_commands = LiveCommands(lambda: staged_store(ground.commands))
@@ -123,9 +125,7 @@ class PluginManager:
             if self._discovered and not force:
                 return
             if self._discovered:
-                self._services.reread_config()
-                self._settings = PluginSettings.of(self._services.config.values)
-                self._trust = GrantStore(self._services.home)
+                self._read_settings()
             self._discovered = True
             try:
                 found = discover(self._services.home, os.environ, Path.cwd())
@@ -134,10 +134,7 @@ class PluginManager:
             except BaseException:
                 self._discovered = False
                 raise
-        self._services.extensions.apply_mcp_changes()
-        self._log_option_problems()
-        write_state(self._services.home, self._plugins.values())
-        self._keep_pins()
+        self._finish_scan()
 
     def load(self, found: Discovery, decide: Decide) -> None:
         """Load the plugins that `decide` allows, in the order of `found`, and unload the others."""
@@ -183,7 +180,7 @@ class PluginManager:
         """
         with self._lock:
             for key in [
-                k for k in reversed(self._contexts) if name is None or name in self._plugins[k].manifest.answers_to
+                k for k in reversed(self.contexts) if name is None or name in self._plugins[k].manifest.answers_to
             ]:
                 self._stop(key)
                 record = self._plugins[key]
@@ -195,7 +192,7 @@ class PluginManager:
     def close(self) -> None:
         """Run the unload callbacks of every plugin at the end of the process; registrations stay."""
         with self._lock:
-            for ctx in reversed(list(self._contexts.values())):
+            for ctx in reversed(list(self.contexts.values())):
                 ctx.ledger.close(replaced=True)
 
     def reload(self, name: str | None = None, *, new_sessions: bool = False) -> list[ReloadResult]:
@@ -211,11 +208,7 @@ class PluginManager:
             UserError: no plugin has the name, or the config cannot be read; nothing has changed then.
         """
         with self._lock:
-            waits = self._services.reread_config()
-            self._settings, self._trust = (
-                PluginSettings.of(self._services.config.values),
-                GrantStore(self._services.home),
-            )
+            waits = self._read_settings()
             found = discover(self._services.home, os.environ, Path.cwd())
             add_memory_folder(found, self._services.home, self._settings.memory)
             keys = reload_targets(name, found, self._plugins)
@@ -227,7 +220,7 @@ class PluginManager:
             for key in keys:
                 record, what = reload_one(key, self._plugins.get(key), found, workshop, by_name=name is not None)
                 self._keep(key, record)
-                self._show_tools(what, new_sessions=new_sessions)
+                what.show_tools(self._services.tools, new_sessions=new_sessions)
                 bundled = record is not None and record.manifest.source == "bundled"
                 if bundled and name is None and what.outcome == "not loaded":
                     continue  # a bundled plugin that is not enabled
@@ -238,17 +231,14 @@ class PluginManager:
                 done.append(what)
             if waits:
                 logger.warning("the config also changed in %s: that needs a restart", ", ".join(waits))
-        self._services.extensions.apply_mcp_changes()
-        self._log_option_problems()
-        write_state(self._services.home, self._plugins.values())
-        self._keep_pins()
+        self._finish_scan()
         return done
 
-    def _show_tools(self, what: ReloadResult, *, new_sessions: bool) -> None:
-        if what.outcome == "loaded" and new_sessions:
-            self._services.tools.hold_back(what.key)
-        elif what.outcome in ("loaded", "reloaded") and not new_sessions:
-            self._services.tools.show_to_all(what.key)
+    def _read_settings(self) -> list[str]:
+        """Read the config and the grants again; return the changed settings that need a restart."""
+        waits = self._services.reread_config()
+        self._settings, self._trust = PluginSettings.of(self._services.config.values), GrantStore(self._services.home)
+        return waits
 
     def _why_absent(self, kind: str, name: str) -> str:
         return explain_absence(kind, name, self.records, self._trust)
@@ -270,7 +260,7 @@ class PluginManager:
 
     def _stop(self, key: str) -> None:
         """Undo every registration of a plugin, including those that it made without its context."""
-        ctx = self._contexts.pop(key, None)
+        ctx = self.contexts.pop(key, None)
         if ctx is not None:
             ctx.ledger.close()
         self._services.stores.remove_owner(key)
@@ -293,8 +283,7 @@ class PluginManager:
 
     def status_text(self) -> str:
         """Return the text of `/plugins`."""
-        home = str(self._services.home)
-        remarks = [*self.remarks, *self.suspensions()]
+        home, remarks = str(self._services.home), [*self.remarks, *self.suspensions()]
         return plugins_text(self.records, self.rejected, self.unknown, home, self.platform_states(), remarks)
 
     def suspensions(self) -> list[str]:
@@ -331,7 +320,7 @@ class PluginManager:
         """Return remarks for the operator that suggest an action, one per line."""
         return [*self.remarks, *self.suspensions(), *start_hints(self.records, self.rejected, self.unknown)]
 
-    # -- hooks -----------------------------------------------------------------------------------------------
+    # -- hooks and middleware --------------------------------------------------------------------------------
 
     def invoke_hook(self, hook_name: str, **kwargs: Any) -> list[Any]:
         """Call the hook's listeners in this thread and return their answers."""
@@ -340,8 +329,6 @@ class PluginManager:
     def has_hook(self, hook_name: str) -> bool:
         """Return whether the hook has a listener."""
         return self._services.hooks.has(hook_name)
-
-    # -- middleware ------------------------------------------------------------------------------------------
 
     def invoke_middleware(self, kind: str, **kwargs: Any) -> list[Any]:
         """Call the middleware of a kind in this thread and return the answers (`HookBus.invoke_middleware`)."""
@@ -410,13 +397,13 @@ class PluginManager:
             self._pinned.append(f"{manifest.key} ({len(entry.files)} files)")
         return gate
 
-    def _log_option_problems(self) -> None:
-        """Log each setting that does not match a running plugin's declaration; the plugin still runs."""
+    def _finish_scan(self) -> None:
+        """Apply and record what a scan loaded; log settings that do not match the declarations."""
+        self._services.extensions.apply_mcp_changes()
         running = [record.manifest for record in self._plugins.values() if record.enabled]
         for text in option_problems(self._services.config, running, make_value_check(self._services.credentials)):
             logger.warning("%s", text)
-
-    def _keep_pins(self) -> None:
+        write_state(self._services.home, self._plugins.values())
         if self._pinned:
             logger.info("plugins pinned as they are now: %s", ", ".join(self._pinned))
             self._pinned.clear()
@@ -434,6 +421,18 @@ class PluginManager:
         self._services.platforms.register_deferred(platform_name(manifest), load_now)
         record.status, record.error, record.deferred = "enabled", None, True
         return record
+
+    def _import(
+        self, ctx: PluginContext, given: PluginContext | MemoryCollector, owner: Owner, staging: StagedHost | None
+    ) -> Any:
+        """Run the plugin's code in this process, or start its own process; return its module or object."""
+        limit_s, stores = self._settings.load_timeout_s, None if staging is None else staging.stand_in
+        if not self._settings.is_isolated(ctx.manifest):
+            return load_within(limit_s, self._services.bridge, ctx.manifest, given, owner, stores)
+        from hermes_agent.plugins.isolation.isolated_plugin import load_isolated  # few hosts isolate plugins
+
+        ctx.registration.record.process = load_isolated(ctx, self._decide, limit_s)
+        return None
 
     def _load_one(
         self, manifest: PluginManifest, gate: Activation, staging: StagedHost | None = None, *, deferred: bool = False
@@ -466,18 +465,17 @@ class PluginManager:
         if staging is None and not can_interrupt():  # an abandoned plugin must not register later
             staging = StagedHost(self._services, manifest.key)
         ground = cast("HostServices", staging or self._services)
-        ctx = PluginContext(ground, record, self._settings, self)
+        ctx = self.context_class(ground, record, self._settings, self)
         given = MemoryCollector(ctx) if manifest.kind == "exclusive" else ctx
         owner = Owner(manifest.key, self._settings.may_override(manifest), self._settings.free_tools)
         by = ctx.registration
-        limit_s, stores = self._settings.load_timeout_s, None if staging is None else staging.stand_in
         refusals, refused_models = len(ground.tools.refusals), len(ground.model_providers.refusals)
         logger.debug("load %s: import %s and call register(ctx)", manifest.key, manifest.path)
         with log_context(plugin=manifest.key):
             try:
                 with transaction(ground, manifest):
                     register_declared_locales(by)
-                    record.module = load_within(limit_s, self._services.bridge, manifest, given, owner, stores)
+                    record.module = self._import(ctx, given, owner, staging)
                     count_model_providers(by, refused_models)
                     check_outcome(record)
             except LoadFailed as exc:
@@ -489,8 +487,8 @@ class PluginManager:
         if staging is not None:
             staging.commit()
         record.status, record.error = "enabled", None
-        before = self._contexts.pop(manifest.key, None)
-        self._contexts[manifest.key] = ctx
+        before = self.contexts.pop(manifest.key, None)
+        self.contexts[manifest.key] = ctx
         if before is not None:
             before.ledger.close(replaced=True)
         if self._settings.selects_memory(manifest):

@@ -6,11 +6,14 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.plugins.activation import Status
 from hermes_agent.plugins.manifest import PluginManifest
+
+if TYPE_CHECKING:
+    from hermes_agent.plugins.isolation.process_state import StatedProcess
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +69,8 @@ class LoadedPlugin:
     """Extension: why a newer version could not replace this one; empty if this is the newest."""
     older_module: str = ""
     """Extension: name of the module of the replaced version."""
+    process: StatedProcess | None = None
+    """Extension: the plugin's own process; None in the process of the agent."""
     deferred: bool = False
     is_dev: bool = False
     """Extension: the plugin runs without a comparison of its files (`plugins.entries.<id>.trust: dev`)."""

@@ -36,6 +36,9 @@ MAX_FILES = 5_000
 NOT_PINNED = "dev: its files are not pinned"
 """Text for a plugin with `plugins.entries.<id>.trust: dev`."""
 
+OWN_PROCESS = "in a process of its own"
+"""Text for an isolated plugin."""
+
 
 class PluginReport(NamedTuple):
     """What is known of one plugin: whether it runs and why not, and what it registered.
@@ -69,6 +72,8 @@ class PluginReport(NamedTuple):
     """The plugin runs without a comparison of its files."""
     replaces: str = ""
     """Path of the bundled plugin that it replaces."""
+    is_isolated: bool = False
+    """It runs in a process of its own (`plugins.isolation: host`)."""
 
     @property
     def reason(self) -> str:
@@ -87,6 +92,7 @@ class PluginReport(NamedTuple):
         texts = [self.reason, self.remedy, *(f"without {text}" for text in self.problems)]
         texts += [f"note: {text}" for text in self.notes]
         texts += [NOT_PINNED] if self.is_dev else []
+        texts += [OWN_PROCESS] if self.is_isolated and self.status == "enabled" else []
         texts += [f"replaces the bundled plugin {self.replaces}"] if self.replaces else []
         return [text for text in texts if text]
 
@@ -102,6 +108,7 @@ def report_loaded(record: LoadedPlugin) -> PluginReport:
         notes=tuple(record.notes),
         stale=record.stale,
         is_dev=record.is_dev,
+        is_isolated=record.process is not None,
     )
 
 

@@ -260,6 +260,8 @@ def register_memory_cli(by: Registration, loaded: Any) -> None:
     Args:
         loaded: the plugin's module, or the object that its entry point names.
     """
+    if by.record.process is not None:  # its code runs in another process
+        return
     module = _cli_module(by, loaded)
     name = by.manifest.folder or by.manifest.name
     if not module or by.services.cli_commands.owner(name) == by.key:

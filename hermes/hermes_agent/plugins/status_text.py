@@ -85,6 +85,8 @@ def plugin_text(
         lines.append(f"      ! {suspension_line(manifest.key, suspended)}")
     if manifest.description:
         lines.append(f"      {manifest.description}")
+    if record.process is not None:
+        lines.append(f"      own process: {record.process.state}")
     for noun, names in (
         ("tools", record.tools_registered),
         ("hooks", record.hooks_registered),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -45,6 +45,7 @@ def dispatch_tool(
     args: dict[str, Any] | None,
     keywords: dict[str, Any],
     call_id: str = "",
+    refusal: Callable[[str], str] | None = None,
 ) -> str:
     """Run a tool for `plugin` in this thread and return its result text; an error is a result, too.
 
@@ -53,6 +54,7 @@ def dispatch_tool(
     Args:
         keywords: passed to the handler (`parent_agent`, …).
         call_id: value of `tool_call_id` for hooks; empty makes a new one.
+        refusal: returns why the plugin may not call a tool, or ""; None allows every tool.
     """
     if args is not None and not isinstance(args, dict):
         return tool_error("Invalid tool arguments", tool=name, hint="The arguments must be one mapping.")
@@ -68,6 +70,9 @@ def dispatch_tool(
         if inner is None:
             return tool_error("Invalid tool arguments", tool=name, hint="`name` and one mapping as `arguments`.")
         arguments = inner
+    if refusal is not None and (why := refusal(name)):
+        logger.warning("plugin %s calls %s: refused: %s", plugin, name, why, extra={"plugin": plugin})
+        return tool_error(why)
     ground.dispatcher.coerce(name, arguments)
     scope = current_scope.get()
     may_block = scope is None

@@ -289,7 +289,7 @@ class PluginHost:
             PluginError: the plugin does not run.
         """
         record = self.record
-        ctx = self.host.plugins._contexts.get(record.manifest.key)
+        ctx = self.host.plugins.contexts.get(record.manifest.key)
         if ctx is None:
             raise PluginError(record.manifest.key, f"the plugin does not run: {record.error}")
         return ctx

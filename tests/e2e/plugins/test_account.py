@@ -33,7 +33,7 @@ async def test_calls_errors_and_time_are_counted_per_plugin_and_shown(
     write_plugin("busy", PLUGIN)
     write_plugin("idle")
     host = start(enable=("busy", "idle"))
-    call = host.plugins._contexts["idle"].dispatch_tool
+    call = host.plugins.contexts["idle"].dispatch_tool
 
     results = [json.loads(call(name)) if name != "good" else call(name) for name in ("good", "good", "odd", "bad")]
     call("search_files", {"pattern": "x", "target": "files"})
@@ -75,7 +75,7 @@ def test_a_hook_that_is_left_behind_is_an_error_at_once_and_a_call_when_it_ends(
         """,
     )
     host = start("plugins:\n  enabled: [slow]\n  hook_timeout_s: 0.1\n")
-    host.plugins._contexts["slow"].dispatch_tool("search_files", {"pattern": "x", "target": "files"})
+    host.plugins.contexts["slow"].dispatch_tool("search_files", {"pattern": "x", "target": "files"})
 
     tally = host.account.usage_of("slow")
     assert (tally.hook_calls, tally.hook_errors) == (0, 1)

@@ -85,7 +85,7 @@ def test_the_plugins_of_the_page_do_what_it_says(
     assert [r.error for r in host.plugins.records] == [None] * 4
     assert "✓ dice v1.0.0 (1 tools)" in host.plugins.status_text()
     assert "dice: roll" in host.plugins.banner_lines()
-    ctx = host.plugins._contexts["dice"]
+    ctx = host.plugins.contexts["dice"]
 
     rolled = json.loads(ctx.dispatch_tool("roll", {"count": "3", "sides": "1"}))
     refused = json.loads(ctx.dispatch_tool("read_file", {"path": "secret.txt"}))

@@ -35,7 +35,7 @@ def host(write_plugin: Write, start: Start) -> Host:
 
 
 def context(host: Host):
-    return host.plugins._contexts["speaker"]
+    return host.plugins.contexts["speaker"]
 
 
 def test_without_a_conversation_the_answer_is_no_with_the_contract_s_warning(

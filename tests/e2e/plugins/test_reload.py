@@ -57,7 +57,7 @@ def host(write_plugin: Write, start: Start) -> Host:
 
 
 def call(host: Host, **args: object) -> str:
-    return host.plugins._contexts["other"].dispatch_tool("said", dict(args))
+    return host.plugins.contexts["other"].dispatch_tool("said", dict(args))
 
 
 def change(home: Path, text: str) -> None:

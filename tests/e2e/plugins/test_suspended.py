@@ -26,7 +26,7 @@ def test_it_is_shown_in_the_list_at_the_start_and_by_the_daemon(
     assert host.plugins.suspensions() == []
     assert _counts(host)["plugins_suspended"] == 0
 
-    host.plugins._contexts["slow"].dispatch_tool("search_files", {"pattern": "x", "target": "files"})
+    host.plugins.contexts["slow"].dispatch_tool("search_files", {"pattern": "x", "target": "files"})
 
     (line,) = host.plugins.suspensions()
     assert line == (

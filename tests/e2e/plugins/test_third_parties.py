@@ -48,7 +48,7 @@ def test_they_load_and_work(home: Path, host: Host) -> None:
     assert host.plugins._plugin_commands["probe"]["handler"]("it") == "probed it"
     assert host.tools.owner("from_a_thread") == "threaded"
 
-    manager_ctx = host.plugins._contexts["probing"]
+    manager_ctx = host.plugins.contexts["probing"]
     where = json.loads(manager_ctx.dispatch_tool("where_am_i"))
     assert where == {"home": str(home), "table": ["one", "two"], "gateway": True}
     manager_ctx.dispatch_tool("patched_echo")

@@ -37,7 +37,7 @@ def test_a_plugin_that_fails_a_thread_that_dies_and_a_call_that_hangs_are_named_
     assert states(host) == {"breaks": ("failed", next(r.failure for r in host.plugins.records if r.error))}
 
     host.account.fault("digger", "thread digger: RuntimeError('in the dark')")
-    host.plugins._contexts["slow"].dispatch_tool("search_files", {"pattern": "x", "target": "files"})
+    host.plugins.contexts["slow"].dispatch_tool("search_files", {"pattern": "x", "target": "files"})
     found = states(host)
 
     assert "ValueError: no luck" in found["breaks"][1]

@@ -36,8 +36,10 @@ from hermes_agent.plugins.discovery import (
     is_plugin_folder,
 )
 from hermes_agent.plugins.grants import GrantStore, activation_with_grant
+from hermes_agent.plugins.isolation.process_state import read_state as read_process_state
+from hermes_agent.plugins.isolation.process_state import record_of
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, PluginManifest
-from hermes_agent.plugins.plugin_state import NOT_PINNED, read_state, report_installed
+from hermes_agent.plugins.plugin_state import NOT_PINNED, OWN_PROCESS, read_state, report_installed
 from hermes_agent.system.installation import missing_packages
 
 NIX_PACKAGES = "services.hermes-agent.extraPythonPackages"
@@ -188,6 +190,8 @@ def _plugin(
         yield Diagnosis("ok", key, NOT_PINNED if verdict.state == "dev" else "enabled, and no failure is recorded")
     for text in report.problems:
         yield Diagnosis("wrong", key, f"goes without {text}")
+    if gate.load and settings.is_isolated(manifest):
+        yield _process(home, key)
     if gate.load or gate.missing:
         missing = missing_packages(pip_dependencies(manifest))
         if missing:
@@ -197,6 +201,16 @@ def _plugin(
     yield from (Diagnosis("note", key, note) for note in notes)
     if manifest.replaces:
         yield Diagnosis("note", key, f"{manifest.path} replaces the plugin that came with the agent")
+
+
+def _process(home: Path, key: str) -> Diagnosis:
+    """Return the finding about the plugin's own process."""
+    state = read_process_state(record_of(home, key))
+    if state is None:
+        return Diagnosis("note", key, f"{OWN_PROCESS}, which no running agent has started")
+    if state.status == "running":
+        return Diagnosis("ok", key, f"{OWN_PROCESS}: {state}")
+    return Diagnosis("wrong", key, f"{OWN_PROCESS}: {state}", "`hermes logs` has its last lines.")
 
 
 def _remedy(manifest: PluginManifest, gate: Activation) -> str:

@@ -18,6 +18,8 @@ from hermes_agent.app.manifest_cache import ManifestCache, quiet_or_debug
 from hermes_agent.config import hermes_home, load
 from hermes_agent.core.errors import EXIT_OK
 from hermes_agent.plugins.activation import (
+    HOST,
+    IN_PROCESS,
     Activation,
     PluginSettings,
     find_plugin,
@@ -102,7 +104,8 @@ def installed_reports(here: InstalledPlugins, state: Mapping[str, Any]) -> list[
             logger.debug("%s would be loaded; a listing loads nothing (`hermes plugins check` does)", key)
         else:
             logger.debug("skip %s: %s", key, gate.reason)
-        reports.append(report_installed(manifest, gate, grant, state))
+        report = report_installed(manifest, gate, grant, state)
+        reports.append(report._replace(is_isolated=here.settings.is_isolated(manifest)))
     rejected = sorted(here.found.rejected, key=lambda r: (r.name, r.path))
     return reports + [report_rejected(each) for each in rejected]
 
@@ -139,6 +142,7 @@ def _is_wanted(row: PluginReport, args: argparse.Namespace) -> bool:
 def _as_object(row: PluginReport) -> dict[str, Any]:
     first = ("name", "status", "version", "description", "source")  # upstream's keys first
     values = {key: getattr(row, key) for key in (*first, "key", "kind", "path")}
+    values["isolation"] = HOST if row.is_isolated else IN_PROCESS
     values["removed"] = row.error.startswith(REMOVED_TEXT)
     return values | {"reason": "; ".join(row.remarks()), "platforms": row.platforms}
 

@@ -26,13 +26,15 @@ from hermes_agent.core.registry import BUILTIN, describe_owner
 from hermes_agent.core.text import nearest_name
 from hermes_agent.credentials import Credentials
 from hermes_agent.hooks.catalog import FIRED
-from hermes_agent.plugins.activation import UnknownPluginName, make_value_check
+from hermes_agent.plugins.activation import HOST, IN_PROCESS, UnknownPluginName, make_value_check
 from hermes_agent.plugins.capabilities import is_granted
 from hermes_agent.plugins.discovery import RejectedPlugin
 from hermes_agent.plugins.grants import GrantState, mode_of
+from hermes_agent.plugins.isolation.process_state import ProcessState, record_of
+from hermes_agent.plugins.isolation.process_state import read_state as read_process_state
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.plugin_record import LoadedPlugin
-from hermes_agent.plugins.plugin_state import read_state, report_installed, report_loaded
+from hermes_agent.plugins.plugin_state import OWN_PROCESS, read_state, report_installed, report_loaded
 from hermes_agent.plugins.usage_account import PluginUsage, account_lines
 from hermes_agent.server import KEY_NAME, file_key, read_settings
 from hermes_agent.service.daemon_state import ask_daemon_http, lock_holder, read_note
@@ -186,6 +188,7 @@ def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]
         "problems": list(report.problems),
         "notes": [*manifest.notes, *(note for note in report.notes if note not in manifest.notes)],
         "settings": sorted(here.settings.entry(manifest)),
+        "isolation": _isolation(here, manifest),
         "imports": import_generation(manifest.path, manifest.source),
         "requires_hermes": manifest.requires_hermes,
         "requires_plugins": list(manifest.requires_plugins),
@@ -196,6 +199,21 @@ def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]
         "emits": list(manifest.emits),
         "listens": list(manifest.listens),
     }
+
+
+def _isolation(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]:
+    """Return where the plugin runs, and the state of its own process, if it has one."""
+    if not here.settings.is_isolated(manifest):
+        return {"mode": IN_PROCESS}
+    state = read_process_state(record_of(here.home, manifest.key))
+    return {"mode": HOST, "process": None if state is None else state.to_json()}
+
+
+def _isolation_text(isolation: Mapping[str, Any]) -> str:
+    if isolation["mode"] == IN_PROCESS:
+        return ""
+    found = isolation["process"]
+    return f"{OWN_PROCESS}: {ProcessState(**found) if found else 'it does not run'}"
 
 
 def _contract(manifest: PluginManifest) -> str:
@@ -256,6 +274,7 @@ def info_lines(about: Mapping[str, Any], extra: Rows = ()) -> list[str]:
         ("source", f"{about['source']}, {about['distribution'] or about['path']}"),
         ("kind", "portable package (plugin.json)" if about["portable"] else about["kind"]),
         ("contract", about["contract"]),
+        ("isolation", _isolation_text(about["isolation"])),
         *_package_rows(about["package"]),
         *_manifest_rows(about),
         ("replaces", about["replaces"]),

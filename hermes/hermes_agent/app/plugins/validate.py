@@ -18,6 +18,7 @@ from hermes_agent.app.plugins.scan import scan_plugin, verdict_of
 from hermes_agent.app.plugins.terminal_io import printable
 from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
+from hermes_agent.plugins.isolation.hosted_context import REFUSED
 from hermes_agent.plugins.manifest import (
     KNOWN_KEYS,
     MANIFEST_NAMES,
@@ -28,11 +29,6 @@ from hermes_agent.plugins.manifest import (
 )
 from hermes_agent.plugins.requirements import hermes_refusal, parse_clauses
 
-NOT_IN_HOST = (
-    *("register_platform", "register_platform_handler", "register_telegram_handler", "register_slack_action_handler"),
-    *("register_dashboard_auth_provider", "register_approval_transport"),
-)
-"""Methods that a plugin in a process of its own is refused (contract §2.7)."""
 KINDS = {"provides_tools": "tools", "provides_hooks": "hooks"}
 
 
@@ -91,7 +87,7 @@ def validate(folder: Path, *, sandbox: bool) -> tuple[list[ValidationCheck], lis
 def refused_methods(folder: Path) -> list[str]:
     """Return the methods in the source that a plugin in a process of its own is refused."""
     text = "\n".join(_sources(folder).values())
-    return [name for name in NOT_IN_HOST if re.search(rf"\.{name}\s*\(", text)]
+    return [name for name in REFUSED if re.search(rf"\.{name}\s*\(", text)]
 
 
 def _check_versions(manifest: PluginManifest) -> ValidationCheck:
