@@ -121,6 +121,8 @@ let
     default = "The plain options are that instance.";
     service = "`hermes-service` is the command of all of them.";
   };
+  # Their users would be those of commands, workspaces and local models (names.nix).
+  taken = name: builtins.match "(exec|work|local-model)(-.*)?" name != null;
   misnamed =
     each:
     let
@@ -133,6 +135,13 @@ let
         {
           assertion = false;
           message = "${prefix}.${kind}: ${said each} cannot be the name of an instance. ${reserved.${name}} Choose another.";
+        }
+      ]
+    else if taken name then
+      [
+        {
+          assertion = false;
+          message = "${prefix}.${kind}: ${said each} cannot be the name of an instance. Names that begin with exec, work or local-model are of the users of commands, workspaces and local models. Choose another.";
         }
       ]
     else

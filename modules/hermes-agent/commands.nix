@@ -43,6 +43,7 @@ let
       [ "$(id -u)" = 0 ] || { echo "hermes-service: run it with sudo: it works in $home, as $user" >&2; exit 1; }
       as=(${util-linux}/bin/runuser -u "$user" --)
     fi
+    umask 0077
     cd "$work"
     exec "''${as[@]}" ${coreutils}/bin/env HOME="$state" HERMES_HOME="$home" HERMES_DECLARED_CONFIG="$declared" "$hermes" "$@"
   '';

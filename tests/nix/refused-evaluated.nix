@@ -466,6 +466,12 @@ in
   agents-called-service = {
     instances.service = { };
   };
+  agents-called-as-a-workspace = {
+    instances.work = { };
+  };
+  agents-called-as-commands = {
+    instances.exec-alice = { };
+  };
   agents-with-a-blank = {
     instances."for alice" = { };
   };
