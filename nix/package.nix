@@ -166,7 +166,7 @@ let
           );
           # A modular service (NixOS 25.11): system.services.<name>.imports = [ package.services.default ];
           services.default = {
-            imports = [ ./service.nix ];
+            imports = [ (lib.modules.importApply ./service.nix { inherit writeText; }) ];
             hermes-agent.package = lib.mkDefault final;
           };
         };

@@ -7,6 +7,8 @@
 #       settings.model = { provider = "custom"; default = "x"; base_url = "http://127.0.0.1:8643/v1"; };
 #     };
 #   };
+# What is given before is of the package: a service may be of another nixpkgs than the host.
+{ writeText }:
 {
   lib,
   config,
@@ -15,7 +17,7 @@
 }:
 let
   cfg = config.hermes-agent;
-  settings = builtins.toFile "hermes-agent-settings.json" (builtins.toJSON cfg.settings);
+  settings = writeText "hermes-agent-settings.json" (builtins.toJSON cfg.settings);
 in
 {
   _class = "service";
@@ -66,16 +68,17 @@ in
       wantedBy = [ "multi-user.target" ];
       environment = {
         HERMES_HOME = cfg.home;
-        HERMES_DECLARED_CONFIG = settings;
+        HERMES_DECLARED_CONFIG = "${settings}";
       };
       serviceConfig = {
         Type = "notify";
         Restart = "on-failure";
-        RestartPreventExitStatus = [
-          75
-          78
-        ];
+        # 78: the configuration is wrong; 75: another daemon has this home; 2: the command line is. None mends itself.
+        RestartPreventExitStatus = "2 75 78";
         WatchdogSec = 60;
+        # SIGTERM to the daemon alone: it drains, and ends its own children.
+        KillMode = "mixed";
+        TimeoutStopSec = 30;
         StateDirectory = lib.mkIf (lib.hasPrefix "/var/lib/" cfg.home) (
           lib.removePrefix "/var/lib/" cfg.home
         );

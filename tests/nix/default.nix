@@ -14,6 +14,8 @@
   corpusFile ? "",
   # A file of the tests of published plugins: { files, sites }, what there is of them and of what they import.
   publishedFile ? "",
+  # nixpkgs' `lib/services/lib.nix`, for the modular service.
+  servicesBase ? "",
 }:
 let
   system = builtins.currentSystem;
@@ -361,7 +363,10 @@ in
     package = forNixpkgs.version.package.pname;
   };
   # The modular service, with the options that a service manager declares; `systemd` is there or not.
-  modularService = import ./modular-service.nix { inherit lib pkgs hermes-agent; };
+  modularService = import ./modular-service.nix {
+    inherit lib pkgs hermes-agent;
+    base = if servicesBase == "" then null else servicesBase;
+  };
   # Plugins that are tried while they are built: those that are good, and those that are not.
   tried = import ./tried.nix { inherit pkgs fixtures host'; };
   # What the checks of many plugins cost.

@@ -1,12 +1,15 @@
 # What NixOS' modular services would run: the service of the package, with the options that their base declares.
+#
+# base: nixpkgs' `lib/services/lib.nix`, of which the part for any service manager is taken instead.
 {
   lib,
   pkgs,
   hermes-agent,
+  base ? null,
 }:
 let
   inherit (lib) mkOption types;
-  base = {
+  portable = {
     options.process.argv = mkOption { type = types.listOf types.str; };
   };
   systemd = {
@@ -15,26 +18,42 @@ let
       default = { };
     };
   };
+  agent = {
+    imports = [ hermes-agent.services.default ];
+    hermes-agent = {
+      home = "/var/lib/agent";
+      settings.model.default = "test/model";
+      extraArgs = [ "--verbose" ];
+    };
+  };
   evaluated =
-    bases:
-    (lib.evalModules {
-      class = "service";
-      modules = bases ++ [
-        hermes-agent.services.default
-        {
-          hermes-agent = {
-            home = "/var/lib/agent";
-            settings.model.default = "test/model";
-            extraArgs = [ "--verbose" ];
-          };
-        }
-      ];
-    }).config;
-  plain = evaluated [ base ];
-  full = evaluated [
-    base
-    systemd
-  ];
+    modules:
+    if base == null then
+      (lib.evalModules {
+        class = "service";
+        modules = [
+          portable
+          agent
+        ]
+        ++ modules;
+      }).config
+    else
+      (lib.evalModules {
+        modules = [
+          {
+            options.agent = mkOption {
+              type =
+                ((import base { inherit lib; }).configure {
+                  serviceManagerPkgs = pkgs;
+                  extraRootModules = modules;
+                }).serviceSubmodule;
+            };
+            config = { inherit agent; };
+          }
+        ];
+      }).config.agent;
+  plain = evaluated [ ];
+  full = evaluated [ systemd ];
 in
 pkgs.writeText "modular-service.json" (
   builtins.toJSON {

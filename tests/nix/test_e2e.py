@@ -57,4 +57,5 @@ def test_the_modular_service_runs_the_daemon_with_its_settings(nix) -> None:
     assert json.loads(Path(unit["environment"]["HERMES_DECLARED_CONFIG"]).read_text()) == {
         "model": {"default": "test/model"}
     }
+    assert unit["serviceConfig"]["RestartPreventExitStatus"] == "2 75 78"
     assert unit["serviceConfig"]["Type"] == "notify" and unit["serviceConfig"]["StateDirectory"] == "agent"

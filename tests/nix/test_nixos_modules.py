@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -94,3 +95,32 @@ def test_the_manual_of_nixos_has_every_option(library: str, nixos: Path, package
         assert options[f"{prefix}.{name}"]["description"]
     own = [name for name, option in options.items() if not option["description"] and "<name>" not in name]
     assert own == []
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_modular_service_fits_into_nixpkgs_base_of_such_services(library: str, nixos: Path, nix, tmp_path) -> None:
+    """The part for any service manager, with its nested services, assertions and configuration data."""
+    if not Path(library, "services", "lib.nix").is_file():
+        pytest.skip(f"{library} has no modular services")
+    shutil.copytree(library, tmp_path / "lib")
+    assertions = tmp_path / "nixos" / "modules" / "misc" / "assertions.nix"
+    assertions.parent.mkdir(parents=True)
+    shutil.copy(nixos / "modules" / "misc" / "assertions.nix", assertions)
+    # A folder `lib` alone lacks this one, which names maintainers.
+    maintainers = Path(library, "..", "modules", "generic", "meta-maintainers.nix")
+    (tmp_path / "modules" / "generic").mkdir(parents=True)
+    (tmp_path / "modules" / "generic" / maintainers.name).write_text(
+        maintainers.read_text() if maintainers.is_file() else "{ }\n"
+    )
+    base = (
+        "--arg",
+        "lib",
+        f"import {tmp_path / 'lib'}",
+        "--arg",
+        "servicesBase",
+        str(tmp_path / "lib/services/lib.nix"),
+    )
+    service = json.loads(nix.build("modularService", *base).path.read_text())
+    plain = json.loads(nix.build("modularService").path.read_text())
+    assert service == plain
+    assert service["argv"][1:] == ["gateway", "run", "--verbose"]

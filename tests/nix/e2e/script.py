@@ -50,6 +50,11 @@ with subtest("a command of the agent does not reach the daemon's socket"):
     said = machine.succeed(f"{ALICE} hermes -z 'run test -e /run/hermes-agent || echo out of reach'")
     assert "out of reach" in said, said
 
+with subtest("the operator's command reads and changes what commands made"):
+    machine.succeed(f"{ALICE} hermes -z 'run umask 077; echo made > made.txt; mkdir kept'")
+    assert machine.succeed("runuser -u hermes -- cat /var/lib/hermes/workspace/made.txt") == "made\n"
+    machine.succeed("runuser -u hermes -- touch /var/lib/hermes/workspace/kept/more")
+
 with subtest("a turn whose asker went away is stopped, and its session is free again"):
     machine.succeed(f"{ALICE} hermes -z 'hang' > /dev/null 2>&1 &")
     machine.wait_until_succeeds("test -e /run/scripted-model/hanging")
@@ -64,7 +69,7 @@ with subtest("root, and the daemon's user, run it"):
 with subtest("a daemon that is killed comes back with what was said"):
     machine.succeed("systemctl kill -s KILL hermes-agent")
     machine.wait_until_succeeds(f"{ALICE} hermes gateway status")
-    assert machine.succeed(f"{ALICE} hermes sessions list | wc -l").strip() == "4"
+    assert machine.succeed(f"{ALICE} hermes sessions list | wc -l").strip() == "5"
     assert machine.succeed(f"{ALICE} hermes -z 'say here again'") == "here again\n"
 
 with subtest("it stops in order"):

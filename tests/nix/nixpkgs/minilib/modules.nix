@@ -321,6 +321,12 @@ let
 in
 {
   inherit evalModules;
+
+  setDefaultModuleLocation = file: module: {
+    _file = toString file;
+    imports = [ module ];
+  };
+  importApply = file: argument: lib.setDefaultModuleLocation file (import file argument);
   definitions = {
     inherit
       merge
