@@ -130,7 +130,9 @@ class ProviderProfile:
     model_aliases: dict[str, str] = field(default_factory=dict)
     model_capabilities: dict[str, Any] = field(default_factory=dict)
     unsupported_response_formats: tuple[str, ...] = ()
-    """The fields since `supports_prompt_cache_key` are upstream's of 0.23 and kept for plugins (`WITHOUT_EFFECT`)."""
+    """Types of `response_format` that the provider lacks (`json_schema`, `json_object`): left out, with a notice.
+
+    The other fields from `supports_prompt_cache_key` on are upstream's of 0.23, kept for plugins (`WITHOUT_EFFECT`)."""
     default_model: str = ""
     """Extension: the default model; empty: the operator must name a model."""
     needs_key: bool = True
@@ -141,6 +143,8 @@ class ProviderProfile:
     """Extension: the request field that limits the length of the answer."""
     option_fields: dict[str, str] = field(default_factory=dict)
     """Extension: names of options of a request at the provider, by their names in chat completions."""
+    lacks_options: tuple[str, ...] = ()
+    """Extension: options that the provider does not have, by their names in chat completions; left out."""
     oauth: dict[str, str] = field(default_factory=dict)
     """Extension: settings of `hermes auth login`.
 
@@ -220,7 +224,6 @@ class ProviderProfile:
 WITHOUT_EFFECT = (
     *("supports_prompt_cache_key", "native_reasoning_details_type", "process_command", "process_args"),
     *("process_command_env_vars", "process_args_env_var", "model_aliases", "model_capabilities"),
-    "unsupported_response_formats",
 )
 """Fields of a profile that the agent accepts and does not use."""
 

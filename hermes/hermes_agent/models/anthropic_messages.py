@@ -57,6 +57,10 @@ _BUDGETS = {"minimal": 1024, "low": 4096, "medium": 8192, "high": 16_384, "xhigh
 """Tokens of reasoning by effort, for models that take a number."""
 _ADAPTIVE = re.compile(r"claude-\D*?(?:4[-.][6-9]\b|[5-9]\b)")
 """Models that take an effort instead."""
+_NO_SAMPLING = re.compile(r"claude-\D*?(?:4[-.][7-9]\b|[5-9]\b)")
+"""Models that take no sampling options, and an effort of `xhigh`."""
+_ONE_SAMPLING = re.compile(r"claude-\D*?4[-.][1-6]\b")
+"""Models that take a temperature or `top_p`, and not both."""
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 _DATA = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 
@@ -80,7 +84,9 @@ def _translate_fields(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
     if _excludes_thinking(request):
         return extra
     if effort in _BUDGETS and _ADAPTIVE.search(request.model):
-        level = {"minimal": "low", "xhigh": "max"}.get(effort, effort)
+        level = {"minimal": "low"}.get(effort, effort)
+        if level == "xhigh" and not _NO_SAMPLING.search(request.model):
+            level = "max"
         extra |= {
             "thinking": {"type": "adaptive"},
             "output_config": {**extra.get("output_config", {}), "effort": level},
@@ -291,12 +297,16 @@ class AnthropicMessagesProtocol(WireProtocol):
         if (options.extra.get("response_format") or {}).get("type") == "json_object":
             return "response_format", "its protocol has JSON of a schema (json_schema) only"
         effort = options.extra.get("reasoning_effort")
-        if effort not in (None, "none"):
-            for name in ("temperature", "top_p"):
-                if name in options.values():
-                    return name, "a model that reasons (reasoning_effort) takes no sampling options there"
-            if options.max_tokens is not None and options.max_tokens < 2048 and not _ADAPTIVE.search(model):
-                return "reasoning_effort", "reasoning of this model needs max_tokens of 2048 or more"
+        if sampling := [name for name in ("temperature", "top_p") if name in options.values()]:
+            if _NO_SAMPLING.search(model):
+                return sampling[0], "the model takes no sampling options"
+            if effort not in (None, "none"):
+                return sampling[0], "a model that reasons (reasoning_effort) takes no sampling options there"
+            if len(sampling) > 1 and _ONE_SAMPLING.search(model):
+                return "top_p", "the model takes a temperature or top_p, not both"
+        few = options.max_tokens is not None and options.max_tokens < 2048
+        if few and effort not in (None, "none") and not _ADAPTIVE.search(model):
+            return "reasoning_effort", "reasoning of this model needs max_tokens of 2048 or more"
         return super().unsupported(model, options)
 
     def path(self, endpoint: ModelEndpoint) -> str:

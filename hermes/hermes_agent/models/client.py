@@ -221,10 +221,15 @@ class HttpModelClient:
 
     def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
         """Return the first option that cannot be sent (see `ModelClient.unsupported`)."""
-        fixed = self._endpoint.provider.profile.fixed_temperature
+        profile = self._endpoint.provider.profile
+        fixed, values = profile.fixed_temperature, options.values()
         if options.temperature is not None and fixed not in (None, options.temperature):
             rule = "takes none" if fixed is OMIT_TEMPERATURE else f"is always asked with {fixed}"
             return "temperature", f"it {rule}"
+        if lacking := next((name for name in profile.lacks_options if name in values), ""):
+            return lacking, "the provider does not have it"
+        if (form := (values.get("response_format") or {}).get("type")) in profile.unsupported_response_formats:
+            return "response_format", f"the provider does not have {form}"
         return self._wire.unsupported(model, options)
 
     def warm_up(self) -> None:

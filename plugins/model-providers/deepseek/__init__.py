@@ -9,4 +9,7 @@ PROFILE = ProviderProfile(
     signup_url="https://platform.deepseek.com/api_keys",
     # an answer with tool calls that comes back without its thoughts is refused
     wants_reasoning=True,
+    # https://api-docs.deepseek.com/api/create-chat-completion
+    lacks_options=("logit_bias", "parallel_tool_calls", "seed", "verbosity"),
+    unsupported_response_formats=("json_schema",),
 )

@@ -7,4 +7,7 @@ PROFILE = ProviderProfile(
     base_url="https://api.groq.com/openai/v1",
     env_vars=("GROQ_API_KEY", "GROQ_BASE_URL"),
     signup_url="https://console.groq.com/keys",
+    # https://console.groq.com/docs/api-reference#chat-create
+    max_tokens_field="max_completion_tokens",
+    lacks_options=("frequency_penalty", "logit_bias", "presence_penalty", "verbosity"),
 )

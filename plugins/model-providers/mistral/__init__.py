@@ -11,4 +11,5 @@ PROFILE = ProviderProfile(
     sends_usage_unasked=True,
     # https://docs.mistral.ai/api/#tag/chat
     option_fields={"seed": "random_seed"},
+    lacks_options=("logit_bias", "verbosity"),
 )
