@@ -56,6 +56,21 @@ def test_b1_get_config_reads_settings_then_config_then_the_default(tmp_path: Pat
         assert (ctx.get_config("a.b"), ctx.get_config("a.c"), ctx.get_config("a.d", 4)) == (1, 3, 4)
         assert ctx.get_config("a") == {"b": 1}
         assert ctx.get_config("z") is None
+        assert ctx.get_config() == {"a": {"b": 1}}
+
+
+def test_get_config_without_a_key_is_the_default_where_nothing_is_set(tmp_path: Path) -> None:
+    with plugin_host(*keeping(tmp_path, "p")) as host:
+        ctx = context(host, "p")
+        assert (ctx.get_config(), ctx.get_config(default={})) == (None, {})
+
+
+def test_a_plugin_may_describe_itself_and_not_rename_itself(tmp_path: Path) -> None:
+    code = "def register(ctx):\n    ctx.manifest.version = '1.2.3'\n    ctx.manifest.key = 'other'\n"
+    with plugin_host(plugin(tmp_path / "p", code), strict=False) as host:
+        manifest = host.host.plugins.find("p").manifest
+        assert (manifest.version, manifest.key) == ("1.2.3", "p")
+        assert warnings(host, "manifest.key stays 'p'")
 
 
 @pytest.mark.parametrize("key", ["../x", "model.x", "", "a..b", "a/b", "plugins", "security.x", "settings.x", 3])

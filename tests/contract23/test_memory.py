@@ -105,6 +105,30 @@ def register(ctx):
         assert "FROM USER" in recalled(host)
 
 
+PROBES = """
+def register(ctx):
+    if hasattr(ctx, "register_memory_provider"):
+        ctx.register_memory_provider(Memory())
+    if hasattr(ctx, "register_command"):
+        ctx.register_command("mine", lambda args: "ran")
+"""
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("register", [PROBES, "def register(ctx): ctx.register_memory_provider(Memory())\n"])
+def test_a_folder_that_calls_itself_standalone_is_the_memory_that_the_config_names(
+    tmp_path: Path, register: str, enabled: bool
+) -> None:
+    manifest = "name: remembers\nkind: standalone\n"
+    folder = plugin(tmp_path / "remembers", PROVIDER.format("USER") + register, manifest)
+    config = CONFIG | {"plugins": {"enabled": ["remembers"] if enabled else []}}
+    with plugin_host(folder, config=config, model=["hello"]) as host:
+        assert "FROM USER" in recalled(host)
+        assert ("mine" in host.commands) is (register == PROBES)
+    with plugin_host(folder, config={"plugins": config["plugins"]}, model=["hello"], strict=False) as host:
+        assert "FROM USER" not in recalled(host)
+
+
 @pytest.mark.parametrize(
     "register",
     [

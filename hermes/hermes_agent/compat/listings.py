@@ -21,6 +21,7 @@ from hermes_agent.config.home import home_paths
 from hermes_agent.config.schema import parse_path
 from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.core.secrecy import looks_like_secret_name
+from hermes_agent.cron.job_store import outputs_of
 from hermes_agent.plugins.discovery import add_every_memory_folder, bundled_memories, discover
 
 _host_id = 0
@@ -307,6 +308,24 @@ def platform_label(key: str, default: str = "") -> str:
     """Return the label of a platform, or `default` if it is not registered."""
     found = platforms().get(key)
     return default if found is None else found.label
+
+
+def tool_platforms() -> dict[str, dict[str, str]]:
+    """Return `label` and `default_toolset` of each platform by name; what a plugin adds or changes stays.
+
+    The agent itself asks the registry of platforms, so an entry of a platform that is not registered has no effect.
+    """
+    return shared(
+        "tool_platforms",
+        {name: {"label": info.label, "default_toolset": info.default_toolset} for name, info in platforms().items()},
+    )
+
+
+def job_outputs() -> Path:
+    """Return the folder with a file for each run of a scheduled job; runs are copied there once it exists."""
+    place = outputs_of(hermes_home())
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return place
 
 
 # -- memories ----------------------------------------------------------------------------------------------------------

@@ -64,11 +64,37 @@ MAX_OUTPUT = 200_000
 INTERRUPTED = "the agent was stopped during the run; what it did until then stays"
 
 
+def outputs_of(home: Path) -> Path:
+    """Return the folder for copies of the outputs, which are written if a plugin has made it."""
+    return home / "cron" / "output"
+
+
+def write_output(place: Path, job: Job, outcome: JobOutcome, now: float, keep: int) -> None:
+    """Write an output as a file where upstream's plugins look for it; the newest `keep` of a job stay.
+
+    A failure is logged: the output itself is stored already.
+    """
+    folder = place / job.id
+    at = datetime.fromtimestamp(now)
+    head = f"# Cron Job: {job.name}\n\n**Job ID:** {job.id}\n**Run Time:** {at:%Y-%m-%d %H:%M:%S}\n"
+    prompt = "" if job.no_agent else f"## Prompt\n\n{job.prompt}\n\n"
+    title = "Response" if outcome.status in ("ok", "silent") else "Error"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        text = f"{head}**Schedule:** {job.schedule.text}\n\n{prompt}## {title}\n\n{outcome.text[:MAX_OUTPUT]}\n"
+        write_atomic(folder / f"{at:%Y-%m-%d_%H-%M-%S}.md", text.encode())
+        for old in sorted(folder.glob("*.md"))[:-keep]:
+            old.unlink()
+    except OSError as exc:
+        logger.warning("the output of job %s was not copied to %s: %s", job.id, folder, exc)
+
+
 class JobStore:
     """The jobs of one home."""
 
     def __init__(self, path: Path) -> None:
         self._db = Database(path, (SCHEMA,))
+        self._outputs = outputs_of(path.parent)
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
@@ -212,6 +238,8 @@ class JobStore:
                 " SELECT id FROM cron_runs WHERE job = ? AND ended IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET ?)",
                 (run.job.id, run.job.id, keep),
             )
+        if self._outputs.is_dir():
+            write_output(self._outputs, run.job, outcome, now, keep)
 
     def runs(self, job_id: str, limit: int = 10) -> list[dict[str, Any]]:
         """Return the last runs as rows of `cron_runs`, newest first."""

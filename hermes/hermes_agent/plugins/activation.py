@@ -17,7 +17,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.core.text import nearest_name
 from hermes_agent.plugins.capabilities import TOOLS_OVERRIDE, is_granted
 from hermes_agent.plugins.discovery import Discovery, RejectedPlugin, add_every_memory_folder, discover
-from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.manifest import PluginManifest, guess_kind
 
 logger = logging.getLogger(__name__)
 
@@ -130,9 +130,16 @@ class PluginSettings(NamedTuple):
     def selects_memory(self, manifest: PluginManifest) -> bool:
         """Return whether `memory.provider` selects this plugin.
 
-        The setting may hold the key, the name or the folder, with or without the category.
+        The setting may hold the key, the name or the folder, with or without the category. A folder that calls itself
+        standalone is selected too if its source has a memory, as upstream's memory loader asks for no kind.
         """
-        return manifest.kind == "exclusive" and bool(self.memory) and self.memory in _setting_names(manifest)
+        if not self.memory or self.memory not in _setting_names(manifest):
+            return False
+        return manifest.kind == "exclusive" or _has_memory(manifest)
+
+    def enables(self, manifest: PluginManifest) -> bool:
+        """Return whether `plugins.enabled` names this plugin."""
+        return _is_named(manifest, self.enabled)
 
     def selects_model(self, manifest: PluginManifest) -> bool:
         """Return whether `model.provider` selects this plugin, by the same names as for a memory."""
@@ -197,6 +204,8 @@ def decide_activation(manifest: PluginManifest, settings: PluginSettings, has_en
     match manifest.kind:
         case "exclusive" if settings.selects_memory(manifest):
             return Activation(True, "enabled")
+        case "standalone" if settings.selects_memory(manifest):
+            return Activation(True, "enabled")
         case "exclusive":
             return Activation(False, "not enabled", "exclusive plugin — activate via <category>.provider config")
         case "model-provider" if settings.selects_model(manifest):
@@ -223,6 +232,12 @@ def enable_hint(manifest: PluginManifest) -> str:
 def _setting_names(manifest: PluginManifest) -> tuple[str, ...]:
     """Return the names by which a setting may select the plugin."""
     return (*manifest.answers_to, manifest.folder, manifest.key.partition("/")[2])
+
+
+def _has_memory(manifest: PluginManifest) -> bool:
+    return (
+        manifest.kind == "standalone" and manifest.source != "entrypoint" and guess_kind(manifest.path) == "exclusive"
+    )
 
 
 def _is_named(manifest: PluginManifest, names: Iterable[str]) -> bool:

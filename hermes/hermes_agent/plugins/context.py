@@ -60,8 +60,11 @@ class PluginContext(PluginRegistrations):
         """Return whether the operator granted a capability; False if that cannot be determined."""
         return has_capability(self._services.config.values, self.manifest, capability)
 
-    def get_config(self, key: str, default: Any = None) -> Any:
+    def get_config(self, key: str | None = None, default: Any = None) -> Any:
         """Return a value of `plugins.entries.<id>.settings`, or `default`; dots lead into mappings.
+
+        Args:
+            key: without one, all settings are returned, or `default` if there are none.
 
         Raises:
             ValueError: the key is unusable.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from hermes_agent.contracts.command import CliCommand
 from hermes_agent.contracts.model_provider import make_auxiliary_task
@@ -18,7 +18,7 @@ from hermes_agent.plugins.activation import PluginSettings
 from hermes_agent.plugins.handles import PluginRegistration, RegistrationLedger, registers
 from hermes_agent.plugins.host_services import HostServices
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.plugin_record import LoadedPlugin
+from hermes_agent.plugins.plugin_record import LoadedPlugin, OwnManifest
 from hermes_agent.plugins.prompt_sections import MAX_CHARS, POSITION, Content, make_section
 from hermes_agent.plugins.registration import (
     Registration,
@@ -56,7 +56,7 @@ class PluginRegistrations:
     def __init__(
         self, services: HostServices, record: LoadedPlugin, settings: PluginSettings, manager: PluginLookup
     ) -> None:
-        self.manifest: PluginManifest = record.manifest
+        self.manifest = cast("PluginManifest", OwnManifest(record))
         self._manager = manager  # published plugins read `ctx._manager`
         self._services = services
         self.ledger = RegistrationLedger(record.manifest.key, record.manifest.name)

@@ -45,7 +45,7 @@ from hermes_agent.plugins.entry_points import GROUP
 from hermes_agent.plugins.extension_registration import register_package
 from hermes_agent.plugins.host_services import HostServices
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.memory_context import MemoryCollector, register_memory_plugin
+from hermes_agent.plugins.memory_context import MemoryCollector, TwoContexts, register_memory_plugin
 from hermes_agent.plugins.plugin_record import LoadedPlugin
 from hermes_agent.plugins.registration import find_register
 from hermes_agent.runtime import workers
@@ -125,6 +125,9 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StagedStor
                 raise LoadFailed(manifest.key, NO_REGISTER, _file_of(loaded))
             if isinstance(ctx, MemoryCollector):
                 register_memory_plugin(register, loaded, ctx)
+            elif isinstance(ctx, TwoContexts):
+                register(ctx.general)
+                register_memory_plugin(register, loaded, ctx.memory)
             else:
                 register(ctx)
             return loaded

@@ -46,7 +46,7 @@ from hermes_agent.plugins.loader import (
     unload_modules,
 )
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.memory_context import MemoryCollector
+from hermes_agent.plugins.memory_context import contexts_of
 from hermes_agent.plugins.plugin_record import LoadedCallback, LoadedPlugin, announce_loaded
 from hermes_agent.plugins.plugin_state import write_state
 from hermes_agent.plugins.provider_registration import count_direct_registrations, count_model_providers
@@ -71,7 +71,7 @@ logger = logging.getLogger(__name__)
 Decide = Callable[[PluginManifest], Activation]
 
 
-class PluginManager:
+class PluginManager(upstream_views.UpstreamAttributes):
     """The plugins of one host. A running plugin is never registered a second time.
 
     Args:
@@ -338,28 +338,6 @@ class PluginManager:
         """Return whether middleware of a kind is registered."""
         return self._services.hooks.middleware.has(kind)
 
-    # -- upstream's attributes -------------------------------------------------------------------------------
-
-    @property
-    def _plugin_tool_names(self) -> set[str]:
-        return upstream_views.tool_names(self._plugins)
-
-    @property
-    def _cli_commands(self) -> dict[str, dict[str, Any]]:
-        return upstream_views.cli_commands(self._services.cli_commands, self._plugins)
-
-    @property
-    def _aux_tasks(self) -> dict[str, dict[str, Any]]:
-        return upstream_views.auxiliary_tasks(self._services.auxiliary_tasks)
-
-    @property
-    def _plugin_skills(self) -> dict[str, dict[str, Any]]:
-        return upstream_views.skills(self._services.plugin_skills)
-
-    @property
-    def _slack_action_handlers(self) -> list[tuple[Any, Callable[..., Any], str]]:
-        return upstream_views.slack_actions(self._services.slack_actions)
-
     def get_approval_transport(self, name: str) -> RegisteredApprovalTransport | None:
         """Return the approval transport of a name, or None."""
         return self._services.extensions.approval_transports.get(str(name).strip().lower())
@@ -422,9 +400,7 @@ class PluginManager:
         record.status, record.error, record.deferred = "enabled", None, True
         return record
 
-    def _import(
-        self, ctx: PluginContext, given: PluginContext | MemoryCollector, owner: Owner, staging: StagedHost | None
-    ) -> Any:
+    def _import(self, ctx: PluginContext, given: object, owner: Owner, staging: StagedHost | None) -> Any:
         """Run the plugin's code in this process, or start its own process; return its module or object."""
         limit_s, stores = self._settings.load_timeout_s, None if staging is None else staging.stand_in
         if not self._settings.is_isolated(ctx.manifest):
@@ -466,7 +442,7 @@ class PluginManager:
             staging = StagedHost(self._services, manifest.key)
         ground = cast("HostServices", staging or self._services)
         ctx = self.context_class(ground, record, self._settings, self)
-        given = MemoryCollector(ctx) if manifest.kind == "exclusive" else ctx
+        given = contexts_of(ctx, self._settings)
         owner = Owner(manifest.key, self._settings.may_override(manifest), self._settings.free_tools)
         by = ctx.registration
         refusals, refused_models = len(ground.tools.refusals), len(ground.model_providers.refusals)

@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.contracts.memory import MemoryProvider
+from hermes_agent.plugins.activation import PluginSettings
 from hermes_agent.plugins.context_registrations import PluginRegistrations
 from hermes_agent.plugins.manifest import PluginManifest
 
@@ -38,7 +39,7 @@ class MemoryCollector:
 
     def register_memory_provider(self, provider: Any) -> None:
         """Register the provider; the last one counts."""
-        self._ctx.register_memory_provider(provider)
+        type(self._ctx).register_memory_provider(self._ctx, provider)  # a probed context hides its method
         self._provider = provider
 
     def __getattr__(self, name: str) -> Any:
@@ -57,6 +58,34 @@ class MemoryCollector:
                 extra={"plugin": self._ctx.plugin_id},
             )
             return None
+
+
+class MemoryOnly(MemoryCollector):
+    """A collector that takes the memory alone, for a plugin that has registered everything else."""
+
+    def _forward(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return None
+
+
+class TwoContexts(NamedTuple):
+    """The contexts of a plugin that registers for each of upstream's two loaders what that one takes."""
+
+    general: PluginRegistrations
+    memory: MemoryOnly
+
+
+def contexts_of(
+    ctx: PluginRegistrations, settings: PluginSettings
+) -> PluginRegistrations | MemoryCollector | TwoContexts:
+    """Return what `register` is called with: the context, that of a memory, or both in turn."""
+    manifest = ctx.manifest
+    if manifest.kind == "exclusive":
+        return MemoryCollector(ctx)
+    if not settings.selects_memory(manifest):
+        return ctx
+    if not settings.enables(manifest):
+        return MemoryCollector(ctx)
+    return TwoContexts(ctx, MemoryOnly(ctx)) if probes_memory(manifest) else ctx
 
 
 def register_memory_plugin(register: Callable[[Any], Any], loaded: Any, collector: MemoryCollector) -> None:

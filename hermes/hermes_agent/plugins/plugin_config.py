@@ -41,19 +41,20 @@ def check_key(plugin: str, key: object) -> tuple[str, ...]:
     return segments
 
 
-def get_config(values: Mapping[str, Any], manifest: PluginManifest, key: str, default: Any = None) -> Any:
+def get_config(values: Mapping[str, Any], manifest: PluginManifest, key: str | None, default: Any = None) -> Any:
     """Return a value of the plugin, or `default` if it is not set.
 
     Args:
         values: the config in effect.
+        key: None for all settings, as a mapping.
 
     Raises:
         ValueError: the key is unusable.
     """
-    segments = check_key(manifest.key, key)
+    segments = () if key is None else check_key(manifest.key, key)
     entry = entry_of(values, manifest)
     for place in _PLACES:
-        found: Any = entry.get(place)
+        found: Any = entry.get(place, _MISSING)
         for segment in segments:
             found = found.get(segment, _MISSING) if isinstance(found, Mapping) else _MISSING
         if found is not _MISSING:

@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 
 LoadedCallback = Callable[[list[dict[str, Any]]], object]
 """A callback of `PluginManager.on_plugin_loaded`."""
+DESCRIPTIVE = frozenset({"version", "description", "author", "license", "homepage", "tags"})
+"""Fields of the manifest that a plugin may change while it runs."""
+_FIXED = "what names a plugin, or decides whether it runs, is read from its manifest alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +163,32 @@ def announce_loaded(records: list[LoadedPlugin], callbacks: Iterable[LoadedCallb
             callback(rows)
         except Exception:
             logger.exception("plugins: a callback of on_plugin_loaded failed")
+
+
+class OwnManifest:
+    """A plugin's manifest as the plugin itself has it: it may change what describes it, as in upstream.
+
+    Args:
+        record: receives the changes.
+    """
+
+    __slots__ = ("_record",)
+    _record: LoadedPlugin
+
+    def __init__(self, record: LoadedPlugin) -> None:
+        object.__setattr__(self, "_record", record)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._record.manifest, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        manifest = self._record.manifest
+        if name in DESCRIPTIVE:
+            self._record.manifest = manifest._replace(**{name: value})
+        elif getattr(manifest, name, None) != value:
+            logger.warning(
+                "plugin %s: manifest.%s stays %r: %s", manifest.key, name, getattr(manifest, name, None), _FIXED
+            )
+
+    def __repr__(self) -> str:
+        return repr(self._record.manifest)

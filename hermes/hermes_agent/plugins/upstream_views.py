@@ -14,6 +14,7 @@ from hermes_agent.contracts.command import CliCommand
 from hermes_agent.contracts.model_provider import AuxiliaryTask
 from hermes_agent.core.read_only import ReadOnlyDict, ReadOnlyList, ReadOnlySet
 from hermes_agent.core.registry import Registry
+from hermes_agent.plugins.host_services import HostServices
 from hermes_agent.plugins.plugin_record import LoadedPlugin
 from hermes_agent.skills import PluginSkills
 
@@ -69,3 +70,34 @@ def slack_actions(actions: SlackActions) -> list[tuple[Any, Callable[..., Any], 
     """Return the handlers of Slack buttons."""
     found = [(a.action_id, a.callback, a.plugin) for a in actions.items()]
     return ReadOnlyList(found, "ctx.register_slack_action_handler(action_id, callback) registers a handler")
+
+
+class UpstreamAttributes:
+    """The attributes of upstream's plugin manager that published plugins read."""
+
+    _services: HostServices
+    _plugins: dict[str, LoadedPlugin]
+
+    @property
+    def _plugin_tool_names(self) -> set[str]:
+        return tool_names(self._plugins)
+
+    @property
+    def _cli_commands(self) -> dict[str, dict[str, Any]]:
+        return cli_commands(self._services.cli_commands, self._plugins)
+
+    @property
+    def _aux_tasks(self) -> dict[str, dict[str, Any]]:
+        return auxiliary_tasks(self._services.auxiliary_tasks)
+
+    @property
+    def _plugin_skills(self) -> dict[str, dict[str, Any]]:
+        return skills(self._services.plugin_skills)
+
+    @property
+    def _context_engine(self) -> Any:
+        return next((engine for _, engine in self._services.providers["context_engine"].items()), None)
+
+    @property
+    def _slack_action_handlers(self) -> list[tuple[Any, Callable[..., Any], str]]:
+        return slack_actions(self._services.slack_actions)

@@ -332,3 +332,28 @@ def test_what_is_said_is_taken_and_the_rest_stays(tmp_path: Path) -> None:
 def test_a_job_that_could_never_do_what_it_says_is_refused(tmp_path: Path, said: dict[str, Any], why: str) -> None:
     with pytest.raises(UserError, match=why):
         changed(tmp_path, **said)
+
+
+def test_the_outputs_are_copied_as_files_once_their_folder_exists_and_the_newest_stay(
+    tmp_path: Path, store: Any
+) -> None:
+    made = store.put(job())
+
+    def run(text: str, at: float, status: Any = "ok") -> None:
+        store.finish(store.claim(made, at, is_requested=True), JobOutcome(status, text), at, keep=2)
+
+    run("before", 1_000.0)
+    assert not (tmp_path / "cron").exists()
+    (tmp_path / "cron" / "output").mkdir(parents=True)
+    for number in range(3):
+        run(f"said {number}", 2_000.0 + number)
+    run("no model", 2_009.0, "error")
+    texts = [path.read_text() for path in sorted((tmp_path / "cron" / "output" / made.id).glob("*.md"))]
+    assert [text.partition("\n## ")[2].partition("## ")[2] for text in texts] == [
+        "Response\n\nsaid 2\n",
+        "Error\n\nno model\n",
+    ]
+    assert texts[0].startswith(f"# Cron Job: news\n\n**Job ID:** {made.id}\n**Run Time:** ")
+    (tmp_path / "cron" / "output" / made.id / "x.md").mkdir()
+    run("stored all the same", 2_020.0)
+    assert store.last_output(made.id) == "stored all the same"

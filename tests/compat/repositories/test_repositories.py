@@ -1,0 +1,131 @@
+"""The comparison of plugins from repositories finds them, asks them all, and says what differs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from compat.corpus.lists import DATA
+from compat.repositories import record
+from compat.repositories.__main__ import OURS, Program, differences
+from compat.repositories.find import RepositoryPlugin, find_plugins
+
+PLUGIN = """
+def greet(args, **kwargs):
+    return '{"hello": "' + args.get("name", "") + '"}'
+
+def listen(**kwargs):
+    return None
+
+def register(ctx):
+    ctx.register_tool("greet", "mine", {
+        "name": "greet", "description": "Greets.",
+        "parameters": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+    }, greet)
+    ctx.register_hook("on_session_start", listen)
+    ctx.register_command("hello", lambda words: f"hello {words}")
+"""
+
+
+def repository(place: Path, source: str = PLUGIN) -> RepositoryPlugin:
+    folder = place / "owner+name" / "plugin"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: greets\nversion: 1\nrequires_env: [GREETS_KEY]\n")
+    (folder / "__init__.py").write_text(source)
+    [found] = find_plugins(place)
+    return found
+
+
+def test_plugins_are_found_with_how_they_are_installed(tmp_path: Path) -> None:
+    repository(tmp_path)
+    memory = tmp_path / "owner+memory"
+    (memory / "node_modules" / "x").mkdir(parents=True)
+    for folder, text in (
+        (memory, "class A(MemoryProvider): ..."),
+        (memory / "node_modules" / "x", ""),
+    ):
+        (folder / "plugin.yml").write_text("name: remembers\n")
+        (folder / "__init__.py").write_text(text)
+    package = tmp_path / "owner+package"
+    (package / "src").mkdir(parents=True)
+    (package / "pyproject.toml").write_text('[project.entry-points."hermes_agent.plugins"]\nmine = "mine:register"\n')
+    (package / "profile").mkdir()
+    (package / "profile" / "plugin.yaml").write_text("kind: model-provider\n")
+    (package / "profile" / "__init__.py").write_text("")
+
+    found = {p.key: (p.mode, p.name, p.env, p.entry_points) for p in find_plugins(tmp_path)}
+
+    assert found == {
+        "owner+memory:.": ("dir-memory", "remembers", (), ()),
+        "owner+name:plugin": ("dir", "greets", ("GREETS_KEY",), ()),
+        "owner+package:.!": ("entrypoint", "mine", (), ("mine = mine:register",)),
+        "owner+package:profile": ("dir-provider", "profile", (), ()),
+    }
+
+
+def test_a_plugin_is_loaded_called_and_compared_with_its_record(tmp_path: Path) -> None:
+    place = tmp_path / "repositories"
+    plugin = repository(place)
+    bases = tmp_path / "bases"
+    bases.mkdir()
+    ours = Program.of(OURS, "", bases, place)
+    answer = ours.ask(plugin, place)
+    expected: dict[str, Any] = ours.summary(answer) | {"source": record.digest(plugin, place), "commit": "c", "log": []}
+
+    assert sorted(expected["registered"]) == ["commands", "hooks", "plugins", "tools", "toolsets"]
+    assert '{\\"hello\\": \\"hello\\"}' in expected["calls"]["tool greet sample"]
+    assert {"tool greet empty", "command hello 'status'", "invoke on_session_start"} <= set(expected["calls"])
+    assert list(differences(ours, plugin, place, expected)) == []
+
+    changed = copy.deepcopy(expected)
+    changed["registered"]["tools"]["greet"]["toolset"] = "other"
+    del changed["registered"]["hooks"]
+    changed["calls"]["tool greet sample"] = "000000000000 another answer"
+    assert record.compared(changed, expected) == [
+        "hooks is too much",
+        "tools.greet.toolset: other there, mine here",
+        f"call tool greet sample: another answer there, {expected['calls']['tool greet sample'][13:]} here",
+    ]
+    (place / "owner+name" / "plugin" / "__init__.py").write_text(PLUGIN + "# later\n")
+    [line] = differences(ours, plugin, place, expected)
+    assert line == "this is another version than the recorded one, commit c"
+
+
+def test_an_error_of_the_host_in_the_log_is_a_difference_and_one_of_a_plugin_is_not() -> None:
+    ours = {"text": "it failed", "raised": "TypeError: no", "frames": ["/x/hermes/hermes_agent/tools/a.py"]}
+    theirs = ours | {"raised": "ValueError: bad", "frames": ["/home/plugins/p/__init__.py"]}
+
+    assert record.host_errors({"log": [ours, theirs, {"text": "said"}]}, []) == ["log: it failed: TypeError: no"]
+    assert record.host_errors({"log": [ours]}, ["TypeError: no"]) == []
+
+
+def test_each_recorded_plugin_loads_there_at_a_commit_and_is_the_same_as_itself() -> None:
+    known = record.read()
+
+    assert len(known) > 40
+    assert {key for key, entry in known.items() if not record.loads(entry) or len(entry["commit"]) != 40} == set()
+    assert [line for entry in known.values() for line in record.compared(entry, entry)] == []
+
+
+def test_the_record_is_stored_as_it_is_written() -> None:
+    text = record.RECORD.read_text(encoding="utf-8")
+
+    assert record.written(json.loads(text)) == text
+
+
+def test_the_command_explains_the_folder(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "compat.repositories", str(tmp_path), "--help"],
+        cwd=DATA.parents[1],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0
+    assert "OWNER+NAME" in done.stdout
