@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hermes_agent.contracts.terminal_env import BackendCommand
+from hermes_agent.workspace.backend import ShellStateFilter
 from hermes_agent.workspace.backend_selection import LocalBackend
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
@@ -42,7 +43,7 @@ def _row(user: Path, entries: int) -> Row:
     for _ in range(ROUNDS):
         for backend, times in taken.items():
             begun = time.perf_counter()
-            done = backend.run("true", call)
+            done = backend.run("true", call, ShellStateFilter())
             times.append((time.perf_counter() - begun) * 1000)
             assert done.exit_code == 0, done
     more = min(taken[inside]) - min(taken[outside])

@@ -176,7 +176,8 @@ class BubblewrapSandbox(Sandbox):
         if program is None:
             return "the program bwrap (package bubblewrap) is not installed"
         self._program = program
-        if self._size != "0" and not _has_sizes(program):
+        self._mounts.sizes = _has_sizes(program)
+        if self._size != "0" and not self._mounts.sizes:
             logger.warning("`terminal.sandbox_tmp_mb` has no effect: bubblewrap before 0.7 lacks --size: %s", program)
             self._size = "0"
         try:
@@ -216,7 +217,7 @@ class BubblewrapSandbox(Sandbox):
         yield from ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
         yield from ("--dev", "/dev", *self._empty("/dev/shm"), "--remount-ro", "/dev")
         yield from ("--proc", "/proc")
-        for path in _KERNEL:
+        for path in _KERNEL if os.geteuid() == 0 else ():
             yield from ("--ro-bind-try", path, path)
         credentials = list(self._places.secret_files())
         yield from self._mounts.system_options(credentials)
@@ -279,16 +280,16 @@ class BubblewrapSandbox(Sandbox):
     def _hidden(self, cwd: str, keep: Sequence[str], credentials: Sequence[str]) -> Iterator[str]:
         """Yield options that cover credentials and the agent's home, except for the working directory."""
         for home in self._places.agent_homes:
-            if Path(home).is_dir() and self._mounts.is_shown(home, cwd):
+            if os.path.isdir(home) and self._mounts.is_shown(home, cwd):  # noqa: PTH112 - some fifty for each command
                 yield from self._empty(home)
                 if cwd != home and is_inside(cwd, home):
                     yield from ("--bind", cwd, cwd)
                     yield from self._read_only(cwd, keep)  # this mount covers the earlier ones
         for tree in self._places.secret_trees():
-            if Path(tree).is_dir() and self._mounts.is_shown(tree, cwd):
+            if os.path.isdir(tree) and self._mounts.is_shown(tree, cwd):  # noqa: PTH112 - as above
                 yield from self._empty(os.path.realpath(tree))
         for file in credentials:
-            if Path(file).is_file() and self._mounts.is_shown(file, cwd):
+            if os.path.isfile(file) and self._mounts.is_shown(file, cwd):  # noqa: PTH113 - as above
                 yield from ("--ro-bind", os.devnull, file)
 
 

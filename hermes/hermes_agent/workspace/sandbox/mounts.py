@@ -84,6 +84,8 @@ class Mounts:
     def __init__(self, places: PathRules, empty: Callable[[str], Iterator[str]]) -> None:
         self._places, self._empty = places, empty
         self._protected = Protected()
+        self.sizes = False
+        """Whether bubblewrap knows `--size`."""
 
     def system_options(self, credentials: Collection[str]) -> Iterator[str]:
         """Yield the options that show programs and settings of the system, and the private directories.
@@ -97,7 +99,18 @@ class Mounts:
         for place in SYSTEM:
             yield from _show_entry(place)
         if os.geteuid() == 0:
-            yield from (word for path in self._protected.paths() if path not in credentials for word in _cover(path))
+            yield from (
+                word for path in self._protected.paths() if path not in credentials for word in self._cover(path)
+            )
+
+    def _cover(self, path: str) -> Iterator[str]:
+        """Yield options that cover a file or a directory; without `--remount-ro`, which reads all mounts once more."""
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            yield from ("--ro-bind", os.devnull, path)
+        elif self.sizes:
+            yield from ("--perms", "0555", "--size", "4096", "--tmpfs", path)
+        else:
+            yield from ("--tmpfs", path, "--remount-ro", path)
 
     def user_options(self) -> Iterator[str]:
         """Yield the options that show listed entries of the home, places of the operator, the interpreter."""
@@ -150,12 +163,15 @@ class Mounts:
     def _home(self, home: str) -> Iterator[str]:
         if Path(home, TEMPORARY_CACHE).is_dir():
             yield from self._empty(f"{home}/{TEMPORARY_CACHE}")
+        shown: set[str] = set()
         with contextlib.suppress(OSError):
             for entry in os.scandir(home):
                 if is_shown_of_home(entry.name):
+                    shown.add(entry.name)
                     yield from _show_entry(entry.path)
         for name in (*SHOWN_OF_HOME, *CACHES):
-            yield from _show_entry(f"{home}/{name}")
+            if name not in shown:  # each mount costs more than those before it
+                yield from _show_entry(f"{home}/{name}")
         for name in GIT_CONFIG_FILES:
             copy = write_git_config(Path(home, name), Path(self._places.hermes_home, "cache", "sandbox"))
             if copy is not None:
@@ -170,11 +186,6 @@ def _show_entry(path: str) -> Iterator[str]:
         return
     except OSError:  # it is not a link
         yield from ("--ro-bind-try", path, path)
-
-
-def _cover(path: str) -> Iterator[str]:
-    directory = ("--tmpfs", path, "--remount-ro", path)
-    yield from directory if Path(path).is_dir() else ("--ro-bind", os.devnull, path)
 
 
 _Place = tuple[int, str] | None
@@ -277,13 +288,19 @@ def _answers(path: str) -> bool:
 def _outside(inside: int) -> _Outside:
     tables: dict[tuple[int, _Place], str] = {}
     others: dict[int, list[str]] = {}
+    seen: dict[tuple[int, _Place], int] = {}
     for process in os.scandir("/proc"):
-        if process.name.isdigit():
-            with contextlib.suppress(OSError):
-                table = os.stat(f"/proc/{process.name}/net/unix").st_ino  # noqa: PTH116 - some hundreds
-                if inside and _namespace(process.name) == inside:
-                    others.setdefault(table, []).append(process.name)
-                tables.setdefault((table, _place(process.name)), process.name)
+        if not (pid := process.name).isdigit():
+            continue
+        view = (_namespace(pid), _place(pid))
+        with contextlib.suppress(OSError):
+            # a question for the table costs more than those for the namespaces
+            table = seen.get(view, 0) or os.stat(f"/proc/{pid}/net/unix").st_ino  # noqa: PTH116 - some hundreds
+            if view[0]:
+                seen[view] = table
+                if view[0] == inside:
+                    others.setdefault(table, []).append(pid)
+            tables.setdefault((table, view[1]), pid)
     within = {path for pids in others.values() for name in _names(pids[0]) for path in _paths(name, pids)}
     return _Outside({key: pid for key, pid in tables.items() if key[0] not in others}, within)
 
