@@ -89,8 +89,11 @@ def _find(command: ShellCommand) -> Iterator[Part]:
             rest = list(words[index + 1 :])
             end = next((i for i, w in enumerate(rest) if w.text in (";", "+", "\\;")), len(rest))
             inner = rest[:end]
+            if inner and inner[0].text == "{}":
+                yield NestedCode(marks=frozenset({UNDETERMINED}))  # it runs what it finds
             for place in [i for i, w in enumerate(inner) if w.text == "{}"][:1]:  # one place is enough for a verdict
                 inner[place : place + 1] = roots
+            inner = [w._replace(text=w.text.replace("={}", f"={roots[0].text}")) for w in inner]
             if fd and inner and not any("{" in w.text or w in roots for w in inner[1:]):
                 inner += (roots if below else roots[1:]) or [ShellWord(".")]
             if inner:

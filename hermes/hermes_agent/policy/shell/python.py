@@ -302,7 +302,7 @@ class _Reader:
             and v & 3
         )
         if flags or number or (path != "os.open" and (set("wax+") & set(mode))):
-            self.parts.append(f": >> {shlex.quote(place)}" if "a" in mode else f": > {shlex.quote(place)}")
+            self.parts.append(f"echo x {'>>' if 'a' in mode else '>'} {shlex.quote(place)}")
         else:
             self._opened.append(place)
 

@@ -147,7 +147,8 @@ def _runs_what_it_downloaded(script: ShellScript) -> bool:
         fetched |= set(download_targets(command))
         runner = command.name in SOURCING or is_a(command.name, "shell") or is_a(command.name, "interpreter")
         run = command.operands[:1] if runner else [w.text for w in command.words[:1]]
-        if any(resolve_place(command, text) in fetched for text in run):
+        places = [resolve_place(command, text) for text in run]
+        if any(place == path or place.startswith(f"{path}/") for place in places for path in fetched):
             return True
     return False
 

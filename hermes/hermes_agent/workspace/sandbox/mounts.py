@@ -104,7 +104,7 @@ class Mounts:
             )
 
     def _cover(self, path: str) -> Iterator[str]:
-        """Yield options that cover a file or a directory; without `--remount-ro`, which reads all mounts once more."""
+        """Yield options that cover a file or a directory, without a second mount where possible."""
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             yield from ("--ro-bind", os.devnull, path)
         elif self.sizes:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from hermes_agent.policy.shell.expansion import output_of
 from hermes_agent.policy.shell.paths import is_project_env, is_sensitive, resolve_place
-from hermes_agent.policy.shell.programs import is_a, is_undecided, unknown_label
+from hermes_agent.policy.shell.programs import is_a, is_undecided, subcommand_args, unknown_label
 from hermes_agent.policy.shell.rules.files import write_targets
 from hermes_agent.policy.shell.script import (
     LIBRARY,
@@ -97,11 +97,14 @@ def _encoded_powershell(command: ShellCommand) -> bool:
 
 
 def download_targets(command: ShellCommand) -> Iterator[str]:
-    """Yield the files to which a download is written."""
+    """Yield the files and directories to which a download is written."""
     if is_a(command.name, "downloader"):
         yield from write_targets(command)
         if command.name == "wget" or command.has_flag("O", "--remote-name"):
             yield from (resolve_place(command, posixpath.basename(operand)) for operand in command.operands)
+    elif command.name == "git" and subcommand_args(command)[:1] == ("clone",):
+        words = [arg for arg in subcommand_args(command) if not arg.startswith("-")]
+        yield from (resolve_place(command, posixpath.basename(word).removesuffix(".git")) for word in words[1:])
     elif command.name == "tee" and any(is_a(c.name, "downloader") for c in command.before):
         yield from (resolve_place(command, operand) for operand in command.operands)
 
