@@ -107,7 +107,7 @@ def is_allowed_address(address: str, private: bool) -> bool:
 
 
 def trusted_certificates() -> ssl.SSLContext:
-    """Return the trusted certificates: of `SSL_CERT_FILE` and `SSL_CERT_DIR`, else of the package `certifi`.
+    """Return the trusted certificates, of `SSL_CERT_FILE` and `SSL_CERT_DIR` or of the package `certifi`.
 
     Raises:
         OSError: a file of the environment is missing or no certificate.
