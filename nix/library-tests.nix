@@ -31,8 +31,12 @@ buildPythonPackage {
     pytestCheckHook
   ];
   enabledTestPaths = [
+    "tests/unit/commands"
     "tests/unit/hooks"
     "tests/unit/runtime"
+    "tests/unit/sessions"
+    "tests/unit/skills"
+    "tests/unit/store"
   ];
 
   meta = {

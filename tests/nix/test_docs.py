@@ -98,3 +98,31 @@ def test_every_nix_snippet_parses_and_sets_options_that_exist(snippet: str) -> N
     options = [*names["hermes"], *names["top"]]  # some snippets leave out where the option belongs
     assert options
     assert [name for name in options if not re.search(rf"^## `{re.escape(name)}(`|\.)", reference, re.MULTILINE)] == []
+
+
+def test_every_table_of_these_pages_begins_with_a_head() -> None:
+    """A blank line within a table ends it: what follows is shown as text."""
+    broken = []
+    for page in (*(DOCS / "nixos").glob("*.md"), DOCS / "nix.md"):
+        lines = page.read_text().splitlines()
+        for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
+            if line.startswith("|") and not before.startswith("|") and not after.startswith("| ---"):
+                broken.append(f"{page.name}: {line[:60]}")
+    assert broken == []
+
+
+@pytest.mark.nix
+@pytest.mark.parametrize("profile", ["strict", "workspace", "host"])
+def test_commands_have_the_programs_that_the_page_lists_on_their_path(profile: str, nix) -> None:
+    page = (DOCS / "nixos" / "sandbox.md").read_text()
+    listed = re.search(r"In every profile the PATH of commands has (.+?),\s+the `extraPackages`", page, re.DOTALL)
+    assert listed is not None
+    names = re.findall(r"[a-z]+", listed[1].replace(" and ", " "))
+    assert {"curl", "tar", "awk", "diff", "ps", "git"} <= set(names)
+    unit = (nix.build(f"sandboxed.{profile}.toplevel").path / "hermes-exec@.service").read_text()
+    path = re.search(r'"PATH=([^"]+)"', unit)
+    assert path is not None
+    folders = [Path(folder) for folder in path[1].split(":") if folder.startswith("/nix/store/")]
+    program = {"coreutils": "ls", "findutils": "find"}
+    lacking = [name for name in names if not any((folder / program.get(name, name)).exists() for folder in folders)]
+    assert lacking == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from run_in_systemd.container import Outcome
-from service.conftest import HOME, UNIT, MakeMachine
+from service.conftest import HOME, PACKAGING, UNIT, MakeMachine
 
 KEY = "key-of-these-tests-0123456789"
 MODEL_KEY = "sk-model-key-of-these-tests-0123456789"
@@ -277,3 +277,23 @@ def test_hermes_logs_reads_the_journal_of_the_daemon(
     assert first["message"] == "the tool begins, key [redacted]\nsecond line"
     assert nothing == f"No record in the journal of {UNIT} matches.\n"
     assert "session=s2" in followed and "tool=report" in followed
+
+
+def test_a_credential_that_is_missing_ends_the_start_as_the_page_says(machine: MakeMachine) -> None:
+    """docs/nixos/secrets.md: the status, what systemd says, and the command that names the file."""
+    page = (PACKAGING.parents[1] / "docs" / "nixos" / "secrets.md").read_text()
+    command = page.rpartition("```\nsystemctl cat")[2].partition("\n```")[0].replace("sudo ", "")
+    missing = "LoadCredential=WEATHER_KEY:/run/secrets/weather"
+    outcome = machine(f"{SERVICE}\n{missing}\nRestart=no", files={"/opt/config.yaml": CONFIG}).run(
+        PREPARED
+        + f"""
+        systemctl start hermes-agent 2> /dev/null; echo $?
+        systemctl status --no-pager -n0 hermes-agent | grep -o 'status=[0-9]*/[A-Z]*' | sort -u
+        journalctl --no-pager -o cat -u hermes-agent | grep -o 'Failed to set up credentials' | sort -u
+        systemctl cat{command} 2>&1 | tail -n 1
+        """
+    )
+    status, shown, said, named = outcome.succeeded().stdout.splitlines()
+    assert status == "1"
+    assert shown in page and said in page, (shown, said)
+    assert named == "ls: cannot access '/run/secrets/weather': No such file or directory"

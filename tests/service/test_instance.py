@@ -91,6 +91,9 @@ def test_an_agent_is_added_once_and_removed_without_its_home(machine: MakeMachin
         """
         instance exec-alice 2>&1; echo $?
         instance alice --port 80 2>&1; echo $?
+        touch /var/lib/hermes-alice && instance alice 2>&1 | tail -n 1
+        find /etc /usr/local -name '*alice*' -not -name '*.d'
+        rm /var/lib/hermes-alice
         instance alice > /dev/null || exit 1
         hermes-alice config get server.enabled
         instance alice 2>&1; echo $?
@@ -106,6 +109,7 @@ def test_an_agent_is_added_once_and_removed_without_its_home(machine: MakeMachin
         "instance: --port: `80` is no port that the agent may listen on",
         "hint: A number from 1024 to 65535.",
         "2",
+        "instance: nothing was added; the line above says why",
         "false",
         "instance: there is an agent `alice` already: /etc/systemd/system/hermes-agent-alice.service",
         "hint: Change it with: systemctl edit hermes-agent-alice",
