@@ -15,7 +15,24 @@ LOAD = (
     f"from {PLUGIN.__name__} import availability, download, server, sources, weights;"
 )
 """Python source that imports its modules, for a test's own process."""
-_MODULES = ("availability", "client", "commands", "download", "prompt", "server", "sources", "tool_menu", "weights")
+_MODULES = (
+    "answer_check",
+    "availability",
+    "call_arguments",
+    "client",
+    "commands",
+    "download",
+    "gguf",
+    "prompt",
+    "prompt_examples",
+    "question_steps",
+    "server",
+    "sources",
+    "template_request",
+    "tool_choice",
+    "tool_menu",
+    "weights",
+)
 
 
 def __getattr__(name: str) -> Any:

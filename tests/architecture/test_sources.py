@@ -75,7 +75,9 @@ def test_no_file_of_ours_is_longer_than_a_reader_wants() -> None:
     assert {name: n for name in LONGER if (n := lines[name]) <= 500} == {}, "take the row away"
 
 
-FOR_PLUGINS = re.compile(r"hermes_agent\.(?:contracts|adapters|core\.errors|core\.messages|core\.tool_schemas)(?:\.|$)")
+FOR_PLUGINS = re.compile(
+    r"hermes_agent\.(?:contracts|adapters|core\.errors|core\.messages|core\.text|core\.tool_schemas)(?:\.|$)"
+)
 """What of the package a bundled plugin may import."""
 
 

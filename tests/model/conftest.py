@@ -18,8 +18,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # toolbox.py, fresh_home.py, sit
 
 from fresh_home import FreshHome, fresh_home
 
-from compat.guide_calculator import files_of_guide, write_files
-
 
 @pytest.fixture(scope="session")
 def runner() -> Iterator[asyncio.Runner]:
@@ -37,18 +35,6 @@ def home(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> It
     if not found.has_enough_memory:
         pytest.skip(f"{found.memory_needed} bytes of memory are needed")
     opening = fresh_home(tmp_path_factory.mktemp("fresh"), plugins=("station",))
-    yield runner.run(opening.__aenter__())
-    runner.run(opening.__aexit__(None, None, None))
-
-
-@pytest.fixture(scope="module")
-def guide_home(
-    runner: asyncio.Runner, home: FreshHome, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[FreshHome]:
-    """Another home, with the calculator of the published guide: it takes abbreviated units alone."""
-    folder = tmp_path_factory.mktemp("guide")
-    write_files(files_of_guide(), folder / "calculator")
-    opening = fresh_home(folder, calculator=folder / "calculator")
     yield runner.run(opening.__aenter__())
     runner.run(opening.__aexit__(None, None, None))
 

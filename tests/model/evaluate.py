@@ -1,14 +1,16 @@
 """`make eval`: ask the embedded model every suite, keep the answers, and write the table of the docs.
 
-The suites are `everyday` (60 requests to the agent in a fresh home), `guide` (40 runs of the guide's prompts), `tools`,
-`failing` (what tools cannot do) and `bfcl` (tasks of the published benchmark, without the agent). Answers are kept in a
-file, so that a run continues where the last one ended, as long as the adapter is unchanged.
+The suites are `everyday` (60 requests to the agent in a fresh home), `guide` (40 runs of the prompts of the guide),
+`tools`, `failing` (what tools cannot do), `calls` (which tool is called first) and `bfcl` (tasks of the published
+benchmark). The last two are asked without the agent. Answers are kept in a file, so that a run continues where the last
+one ended, as long as the adapter is unchanged.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import re
 import shutil
 import sys
@@ -18,6 +20,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
@@ -25,15 +28,32 @@ sys.path.insert(0, str(Path(__file__).parent))
 from bfcl import BfclTask, read_tasks
 from evaluation_record import AskedItem, EvaluationRecord
 from everyday import REQUESTS, EverydayRequest
+from first_calls import WITH_OTHER_TOOL, WITH_TOOL, WITHOUT_TOOL, Case, find_wrong
 from fresh_home import CALCULATOR, FreshHome, TurnRecord, fresh_home
 from guide_prompts import draw_prompts
 from situations import SITUATIONS, Situation, judge
+from toolbox import OTHERS, SYSTEM, step
 
 from compat.guide_calculator import GUIDES, files_of_guide, write_files
+from hermes_agent.core.messages import Message
 
 ANSWERS = Path.home() / ".cache" / "hermes" / "eval" / "answers.jsonl"
 
-Asked = EverydayRequest | Situation | BfclTask
+
+@dataclass(frozen=True, slots=True)
+class FirstCall:
+    """A request of which the first call is judged, without the agent."""
+
+    group: str
+    case: Case
+
+    @property
+    def name(self) -> str:
+        """The request itself."""
+        return self.case[0]
+
+
+Asked = EverydayRequest | Situation | BfclTask | FirstCall
 
 
 @dataclass(slots=True)
@@ -59,6 +79,12 @@ class Evaluator:
     async def ask(self, suite: str, asked: Asked) -> AskedItem:
         """Ask one item and judge it."""
         began = time.monotonic()
+        if isinstance(asked, FirstCall):
+            call = await self._first_call(asked)
+            fault = find_wrong(call, *asked.case[1:])
+            seconds = time.monotonic() - began
+            verdict, answer = "wrong" if fault else "right", "" if call[0] else str(call[1])
+            return AskedItem(suite, asked.group, asked.name, verdict, fault, seconds, answer, [call] if call[0] else [])
         if isinstance(asked, BfclTask):
             client = (await self.home()).host.choose_model(None).client
             fault, calls = await asked.find_fault(client)
@@ -79,6 +105,13 @@ class Evaluator:
         seconds = time.monotonic() - began
         calls = [[tool, status, result[:300]] for tool, status, result in record.calls]
         return AskedItem(suite, asked.group, asked.name, verdict, reason, seconds, record.text, calls)
+
+    async def _first_call(self, asked: FirstCall) -> tuple[str, Any]:
+        home = await self.home()
+        tools = OTHERS if asked.group == "other tools" else await home.tools()
+        answer, _ = await step(home.host.choose_model(None).client, [SYSTEM, Message("user", asked.name)], tools)
+        calls = answer.message.tool_calls
+        return (calls[0].name, json.loads(calls[0].arguments)) if calls else ("", answer.message.text)
 
     async def _ask_agent(self, suite: str, asked: EverydayRequest | Situation, desk: Path) -> TurnRecord:
         if isinstance(asked, EverydayRequest):
@@ -101,6 +134,9 @@ def list_items(wheel: Path | None) -> list[tuple[str, Asked]]:
     items: list[tuple[str, Asked]] = [("everyday", request) for request in REQUESTS]
     items += [("guide", prompt) for prompt in draw_prompts()]
     items += [(s.group, s) for s in SITUATIONS if s.group in ("tools", "failing")]
+    groups = {"shipped tools": WITH_TOOL, "other tools": WITH_OTHER_TOOL}
+    items += [("calls", FirstCall(group, case)) for group, cases in groups.items() for case in cases]
+    items += [("calls", FirstCall("no tool", (question, "", bool))) for question in WITHOUT_TOOL]
     return items + [("bfcl", task) for task in (read_tasks(wheel) if wheel is not None else ())]
 
 

@@ -13,7 +13,7 @@ from situations import Situation, judge, named
 pytestmark = [pytest.mark.model, pytest.mark.xdist_group("model"), pytest.mark.timeout(1200)]
 
 GUIDE = named("^guide ")
-HONEST = named("^failing (?:letters|directory-read-2|missing-summary|raises)$")
+HONEST = named("^failing (?:letters|missing-summary)$")
 
 
 def by_name(situation: Situation) -> str:
@@ -25,15 +25,6 @@ def test_each_prompt_of_the_guide_is_answered_with_the_right_number(
     situation: Situation, runner: asyncio.Runner, home: FreshHome, desk: Path
 ) -> None:
     record = runner.run(home.ask(situation.question, desk))
-    assert judge(situation, record, desk)[0] == "right", record
-    assert record.succeeded, record
-
-
-@pytest.mark.parametrize("situation", GUIDE, ids=by_name)
-def test_each_prompt_of_the_guide_is_answered_with_the_guide_s_calculator(
-    situation: Situation, runner: asyncio.Runner, guide_home: FreshHome, desk: Path
-) -> None:
-    record = runner.run(guide_home.ask(situation.question, desk))
     assert judge(situation, record, desk)[0] == "right", record
     assert record.succeeded, record
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 from contextlib import aclosing
 from pathlib import Path
@@ -37,12 +38,6 @@ async def answer(client: LocalModelClient, request: ModelRequest) -> ModelAnswer
         if isinstance(delta, ModelAnswer):
             return delta
     raise AssertionError("the stream has no end")
-
-
-def resident(pid: int) -> int:
-    """Kibibytes of memory that the process holds."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")))
 
 
 async def test_a_file_that_is_no_model_is_refused_with_the_runtimes_own_words(tmp_path: Path) -> None:
@@ -119,14 +114,26 @@ async def test_a_conversation_that_the_runtime_finds_too_long_is_called_so() -> 
     assert (await main()).kind == "context_too_long"
 
 
-async def test_the_weights_leave_the_memory_when_nobody_asks_and_come_back() -> None:
-    given = settings(idle_unload_s=1)
+async def test_the_memory_is_given_back_when_nobody_asks_and_what_was_read_is_restored(tmp_path: Path) -> None:
+    given = settings(idle_s=0.5, state_dir=tmp_path)
     client = LocalModelClient(services(), given, server=(server := LocalModelServer(given)))
-    await answer(client, SHORT)
-    assert server.pid is not None
-    loaded = resident(server.pid)
-    async with asyncio.timeout(60):
-        while resident(server.pid) > loaded / 2:  # noqa: ASYNC110 - another process has no event of ours
-            await asyncio.sleep(0.2)
-    assert (await answer(client, SHORT)).message.text
+    question = Message("user", "The owl sleeps. " * 60 + "Say hello.")
+    first = await answer(client, ModelRequest("", [question], max_tokens=20))
+    if (pid := server.pid) is not None:
+        await asyncio.to_thread(wait_for_end, pid)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".state"]
+    again = await answer(client, ModelRequest("", [question, first.message, Message("user", "Again.")], max_tokens=20))
+    assert again.message.text
+    assert again.usage.cached_tokens > 200
     await client.aclose()
+
+
+def wait_for_end(pid: int) -> None:
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([watched], [], [], 60)[0], "the process does not end"
+    finally:
+        os.close(watched)

@@ -25,6 +25,7 @@ from hermes_agent.contracts.model_client import (
     ModelRequest,
     ReasoningPart,
     TextPart,
+    loading_notice,
 )
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import new_id
@@ -191,8 +192,8 @@ class ModelStep:
         while True:
             continuation, before = Continuation(streamed) if streamed else None, attempts.chosen
             self._is_continuation = bool(streamed)
-            for notice in (*self._start_notices(), *self._fit_request(attempts.request(request), streamed)):
-                yield RetryNotice(notice, notice)
+            for notice in self._notices(attempts.request(request), streamed):
+                yield notice
             asked = self._fitted
             try:
                 await self.context.warm_up(before.client)
@@ -252,6 +253,15 @@ class ModelStep:
             num_messages=len(request.messages),
         )
         return reclassified(error, answers)
+
+    def _notices(self, request: ModelRequest, streamed: str) -> list[RetryNotice]:
+        """Set `_fitted` (see `_fit_request`), and return the notices before this attempt."""
+        texts = (*self._start_notices(), *self._fit_request(request, streamed))
+        loading = loading_notice(self.attempts.chosen.client)
+        return [
+            *(RetryNotice(text, text) for text in texts),
+            *([RetryNotice(loading, level="info")] if loading else []),
+        ]
 
     def _start_notices(self) -> list[str]:
         """Return the notice, before the first attempt, that a fallback is asked; only once."""

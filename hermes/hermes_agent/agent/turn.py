@@ -330,10 +330,10 @@ async def _model_step(
 
 
 def _shown(item: ReasoningPart | RetryNotice, shows_reasoning: bool) -> ReasoningDelta | Notice | None:
-    """Return the event that shows reasoning or a retry, or None for nothing."""
+    """Return the event that shows reasoning, a retry or a wait, or None for nothing."""
     if isinstance(item, ReasoningPart):
         return ReasoningDelta(item.text) if shows_reasoning else None
-    return Notice(item.why, "warning") if item.why else None
+    return Notice(item.why, item.level) if item.why else None
 
 
 async def _reached_cap(context: TurnContext) -> tuple[str, list[str]]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ClientProfile",
     "ClientServices",
+    "LoadingModel",
     "MakeHttpClient",
     "ModelAnswer",
     "ModelCheck",
@@ -37,6 +38,7 @@ __all__ = [
     "SetupHint",
     "TextPart",
     "ToolDefinitions",
+    "loading_notice",
 ]
 
 
@@ -243,6 +245,20 @@ class ModelClient(Protocol):
     async def aclose(self) -> None:
         """Close its connections. The client is not used afterwards."""
         ...
+
+
+class LoadingModel(Protocol):
+    """Addition to a `ModelClient` that loads its model at the first request, and again after a pause."""
+
+    def loading_notice(self) -> str:
+        """Return a sentence on what the next request waits for, or "" if the model is loaded."""
+        ...
+
+
+def loading_notice(client: ModelClient | LoadingModel) -> str:
+    """Return the notice before a request of this client, or ""."""
+    notice: Callable[[], str] | None = getattr(client, "loading_notice", None)
+    return notice() if notice is not None else ""
 
 
 class MakeHttpClient(Protocol):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 from urllib.parse import urlsplit
 
 from hermes_agent.contracts.model_client import ModelRequest
@@ -93,12 +94,13 @@ PASSING_KINDS = ("unreachable", "overloaded", "cut_off", "empty")
 
 @dataclass(frozen=True, slots=True)
 class RetryNotice:
-    """A notice that the request is repeated."""
+    """A notice that the request is repeated, or that it waits for its model."""
 
     why: str
     """A sentence for the user, or "" for none."""
     log: str = ""
     """The log line, or "" if the log has one already."""
+    level: Literal["info", "warning"] = "warning"
 
 
 def _change(old: ChosenModel, new: ChosenModel) -> str:

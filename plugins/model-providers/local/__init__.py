@@ -45,13 +45,24 @@ class EmbeddedModel(ClientProfile):
 
     def make_client(self, services: ClientServices) -> ModelClient:
         """Return the client; its process starts with the first request."""
+        from .availability import choose_context, system_place, writes_tool_calls
         from .client import LocalModelClient
         from .server import LocalServerSettings
+        from .weights import state_folder
 
         found = _find(services)
-        names = ("threads", "context_length", "idle_unload_s")
+        names = ("threads", "idle_s")
         given = {name: services.settings[name] for name in names if services.settings.get(name) is not None}
-        return LocalModelClient(services, LocalServerSettings(found.path, found.model, **given))
+        settings = LocalServerSettings(
+            found.path,
+            found.model,
+            context_length=choose_context(found, int(services.settings.get("context_length") or 0)),
+            writes_tool_calls=writes_tool_calls(found, str(services.settings.get("tool_calls") or "auto")),
+            system_place=system_place(found),
+            state_dir=state_folder(),
+            **given,
+        )
+        return LocalModelClient(services, settings)
 
     def setup_hint(self, services: ClientServices) -> SetupHint:
         """Return the steps that are missing until it answers."""

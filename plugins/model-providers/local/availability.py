@@ -12,6 +12,7 @@ from typing import Any
 from hermes_agent.contracts.kind import install_hint
 from hermes_agent.contracts.model_client import ModelCheck, SetupHint
 
+from .gguf import GgufError, GgufMetadata, SystemPlace, read_metadata
 from .weights import DEFAULT, PINS, find_pin, format_bytes, installed_weights, weights_path
 
 CGROUP_LIMITS = ("memory.max", "memory.high")
@@ -136,6 +137,58 @@ def check_availability(
         memory_needed=weights.memory,
         memory=read_memory(),
     )
+
+
+DEFAULT_CONTEXT = 8192
+"""Tokens of context for a file that does not say for how many it was trained, and where memory is short."""
+SMALLEST_CONTEXT = 512
+SMALLEST_WITH_OWN_CALLS = 1_500_000_000
+"""Bytes of a file below which its model is too small to write tool calls without the adapter's grammar."""
+
+
+def choose_context(found: LocalModelAvailability, requested: int) -> int:
+    """Return the tokens of context: the requested ones, else all for which the model was trained, as memory allows.
+
+    The cache of the context may take half of the memory that is free beside the weights.
+    """
+    if requested:
+        return max(requested, SMALLEST_CONTEXT)
+    metadata = _read_metadata(found.path)
+    if metadata is None or metadata.context_length <= DEFAULT_CONTEXT:
+        return metadata.context_length or DEFAULT_CONTEXT if metadata is not None else DEFAULT_CONTEXT
+    if found.memory is None or not metadata.cache_bytes_per_token:
+        return DEFAULT_CONTEXT
+    free = (found.memory.available - found.memory_needed) // 2
+    more = max(0, free) // metadata.cache_bytes_per_token // 1024 * 1024
+    return min(metadata.context_length, DEFAULT_CONTEXT + more)
+
+
+def writes_tool_calls(found: LocalModelAvailability, form: str) -> bool:
+    """Return whether the model writes tool calls in the form of its own template.
+
+    Args:
+        form: `model.local.tool_calls`: `template`, `grammar`, or `auto`, which decides by template and size.
+    """
+    if form != "auto":
+        return form == "template"
+    if not found.own_file or not found.weights or found.path.stat().st_size < SMALLEST_WITH_OWN_CALLS:
+        return False
+    metadata = _read_metadata(found.path)
+    return metadata is not None and metadata.writes_tool_calls
+
+
+def system_place(found: LocalModelAvailability) -> SystemPlace:
+    """Return where the template of the model takes the system prompt."""
+    metadata = _read_metadata(found.path) if found.own_file else None
+    return "anywhere" if metadata is None else metadata.system_place
+
+
+def _read_metadata(path: Path) -> GgufMetadata | None:
+    """Return the metadata of the file, or None if it cannot be read; the runtime then says what is wrong with it."""
+    try:
+        return read_metadata(path)
+    except (OSError, GgufError):
+        return None
 
 
 def describe_setup(found: LocalModelAvailability) -> SetupHint:

@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes_agent.contracts.model_client import (
@@ -26,12 +26,18 @@ from hermes_agent.contracts.model_client import (
 from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.messages import Message, ToolCall, Usage, new_id
 
+from .call_arguments import drop_empty, ground_paths, normalise_arguments
 from .prompt import ToolPrompt, build_prompt, canonical_call
-from .server import LocalModelServer, LocalServerSettings
+from .server import LocalModelServer, LocalServerSettings, ServerAddress
+from .template_request import fit_request, normalise_calls
 from .tool_menu import STRING_MAX
+from .weights import format_bytes
 
 UNSUPPORTED = ("stop", "reasoning_effort", "verbosity", "response_format")
 """Options that its own grammar and reader leave no room for."""
+
+UNSUPPORTED_BY_TEMPLATE = ("reasoning_effort", "verbosity")
+"""Options that the server does not know, for a model that writes tool calls by itself."""
 
 logger = logging.getLogger(__name__)
 
@@ -167,8 +173,46 @@ def _arguments(value: Any) -> dict[str, Any] | None:
 MAX_REQUESTS = 3
 """Requests for one step: a reply is rejected if it is cut, repeats an answered call, or invents a number after a failed
 call."""
-SILENCE_S = 600.0
-"""Longest silence of the model: a prompt of 8192 tokens takes up to 5 minutes on one core."""
+SILENCE_S = 1800.0
+"""Longest silence of the model: a prompt of 32,768 tokens takes up to 25 minutes on one core."""
+
+
+class ReplyAttempt:
+    """The requests for one step: the first, and those that follow a reply without use.
+
+    Args:
+        body: JSON of the first request.
+    """
+
+    def __init__(self, prompt: ToolPrompt, body: dict[str, Any]) -> None:
+        self._prompt = prompt
+        self.body = body
+        """JSON of the next request."""
+        self._is_corrected = False
+
+    def find_new_call(self, reply: ModelAnswer) -> ParsedToolCall | None:
+        """Return the call of a reply, or None if it has none or repeats one; then `body` is another request."""
+        call = _find_menu_call(reply, self._prompt)
+        if call is None:
+            why = "unusable"
+            # at temperature 0 the same request gives the same reply
+            self.body = self.body | {"temperature": 0.4, "repeat_penalty": 1.15}
+        elif canonical_call(call.name, json.dumps(call.arguments)) in self._prompt.answered_calls:
+            why, call = "a repeated call", None
+            self.body = self.body | self._prompt.body(only_final=True)
+        else:
+            return call
+        logger.info("embedded model: request repeated: reply was %s", why)
+        return None
+
+    def correct(self, text: str, objection: str) -> bool:
+        """Set `body` to a request for an answer without what no result has; return False after the first time."""
+        if self._is_corrected:
+            return False
+        self._is_corrected = True
+        self.body = self._prompt.correct(text, objection)
+        logger.info("embedded model: request repeated: no result has %s", objection)
+        return True
 
 
 class LocalModelClient:
@@ -200,54 +244,71 @@ class LocalModelClient:
         """Import the HTTP library (see `ModelClient.warm_up`)."""
         self._services.load_http()
 
+    def loading_notice(self) -> str:
+        """Return a sentence on what the next request waits for (see `LoadingModel`)."""
+        path = self._settings.path
+        if self._server.pid is not None or not path.is_file():
+            return ""
+        size = format_bytes(path.stat().st_size)
+        return f"Loading the embedded model {self._settings.alias} ({size}) …"
+
     def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
         """Return the first option that cannot be sent (see `ModelClient.unsupported`)."""
-        names = [name for name in options.values() if name in UNSUPPORTED]
-        if options.tool_choice not in (None, "auto", "none"):
+        by_template = self._settings.writes_tool_calls
+        refused = UNSUPPORTED_BY_TEMPLATE if by_template else UNSUPPORTED
+        names = [name for name in options.values() if name in refused]
+        if not by_template and options.tool_choice not in (None, "auto", "none"):
             names.append("tool_choice")
         return (names[0], "the embedded model has no such option") if names else None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Send a request (see `ModelClient.stream`); a tool call is yielded whole, text as it arrives.
 
+        An answer after a tool call is checked before it is yielded, and asked for once more if it fails.
+
         Raises:
             ModelError: `unreachable` (the process does not start), `context_too_long`, or `cut_off` (the process ended,
                 or no reply had a usable form).
         """
-        prompt = build_prompt(request, self._settings.context_length, self._services.mask_message)
-        usage, text = Usage(), ""
-        body = prompt.body()
+        answer = self._stream_by_template if self._settings.writes_tool_calls else self._stream_by_grammar
+        async with aclosing(answer(request)) as items:
+            async for item in items:
+                yield item
+
+    async def _stream_by_grammar(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """Yield the answer of a model whose replies the grammar restricts."""
+        prompt = build_prompt(
+            request, self._settings.context_length, self._services.mask_message, self._settings.system_place
+        )
+        usage, attempt = Usage(), ReplyAttempt(prompt, prompt.body())
+        is_held = bool(prompt.plain_answer)
         for _ in range(MAX_REQUESTS):
             final = FinalTextDecoder()
-            async with aclosing(self._reply(body)) as items:
+            async with aclosing(self._reply(attempt.body)) as items:
                 async for item in items:
                     if isinstance(item, ModelAnswer):
                         reply = item
-                    elif (
-                        piece := final.feed(item.text) if prompt.tools else item.text
-                    ) and not prompt.is_after_failure:
+                    elif (piece := final.feed(item.text) if prompt.tools else item.text) and not is_held:
                         yield TextPart(piece)
             usage += reply.usage
-            text, call = (final.text if prompt.tools else reply.message.text), _find_menu_call(reply, prompt)
-            if text and not (why := prompt.find_objection(text)):
-                if prompt.is_after_failure:
+            text = final.text if prompt.tools else reply.message.text
+            if text and not (objection := prompt.find_objection(text)):
+                if is_held:
                     yield TextPart(text)
                 yield self._answer(text, (), reply.finish_reason, usage)
                 return
-            if text:
-                body |= prompt.body(only_final=True, without_digits=True)
-            elif reply.finish_reason == "length" and request.options.max_tokens is not None:
+            if not text and reply.finish_reason == "length" and request.options.max_tokens is not None:
                 raise _empty_answer(request.options.max_tokens, usage)
-            elif call is None:
-                # at temperature 0 the same request gives the same reply
-                why, body = "unusable", body | {"temperature": 0.4, "repeat_penalty": 1.15}
-            elif canonical_call(call.name, json.dumps(call.arguments)) in prompt.answered_calls:
-                why, body = "a repeated call", body | prompt.body(only_final=True)
-            else:
+            if not text and (call := attempt.find_new_call(reply)) is not None:
                 tool_call = ToolCall(new_id("call"), call.name, json.dumps(call.arguments, ensure_ascii=False))
                 yield self._answer("", (tool_call,), "tool_calls", usage)
                 return
-            logger.info("embedded model: request repeated: reply was %s", why)
+            if text and not attempt.correct(text, objection):
+                break
+        if prompt.plain_answer:
+            yield TextPart(prompt.plain_answer)
+            yield self._answer(prompt.plain_answer, (), "stop", usage)
+            return
         raise ModelError(
             "cut_off",
             f"The embedded model gave no usable answer ({len(reply.message.text)} characters, {reply.finish_reason}).",
@@ -261,13 +322,30 @@ class LocalModelClient:
     def _answer(self, text: str, calls: tuple[ToolCall, ...], reason: str, usage: Usage) -> ModelAnswer:
         return ModelAnswer(Message("assistant", text, calls), reason, usage, self._settings.alias, listed_cost_usd=0.0)
 
+    async def _stream_by_template(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """Yield the answer of a model that writes tool calls by itself."""
+        fitted = fit_request(request, self._settings.context_length, self._services.mask_message)
+        extra = {**fitted.options.extra, **fitted.extra, "cache_prompt": True}
+        if fitted.tools and "tool_choice" not in extra and fitted.options.tool_choice == "none":
+            extra["tool_choice"] = "none"
+        sent = replace(fitted, model=self._settings.alias, extra=extra, session_id="")
+        async with self._server.use() as address, aclosing(self._send(address, sent)) as items:
+            async for item in items:
+                if isinstance(item, ModelAnswer):
+                    item = replace(normalise_calls(item, request.tools), listed_cost_usd=0.0)
+                yield item
+
     async def _reply(self, body: dict[str, Any]) -> AsyncGenerator[ModelDelta, None]:
         """Yield one reply as it arrives."""
-        address = await self._server.ensure_started()
-        client = self._services.http_client(f"{address.base_url}/v1", address.api_key, silence_s=SILENCE_S)
         messages = [Message.from_dict(each) for each in body["messages"]]
         extra = {name: value for name, value in body.items() if name != "messages"}
         request = ModelRequest(self._settings.alias, messages, extra=extra)
+        async with self._server.use() as address, aclosing(self._send(address, request)) as items:
+            async for item in items:
+                yield item
+
+    async def _send(self, address: ServerAddress, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        client = self._services.http_client(f"{address.base_url}/v1", address.api_key, silence_s=SILENCE_S)
         try:
             async with aclosing(client), aclosing(client.stream(request)) as items:
                 async for item in items:
@@ -297,6 +375,9 @@ def _find_menu_call(reply: ModelAnswer, prompt: ToolPrompt) -> ParsedToolCall | 
         return None
     text, names = reply.message.text, {t.name for t in prompt.tools}
     found = read_reply(text) or next(iter(find_calls(text, names)), None)
-    if isinstance(found, ParsedToolCall) and found.name in names and not is_probably_cut(found.arguments):
-        return found
-    return None
+    if not isinstance(found, ParsedToolCall) or found.name not in names or is_probably_cut(found.arguments):
+        return None
+    tool = next(t for t in prompt.tools if t.name == found.name)
+    required = tool.parameters["required"]
+    arguments = drop_empty(normalise_arguments(found.arguments, tool.schema, tool.texts), required)
+    return ParsedToolCall(found.name, ground_paths(arguments, required, prompt.sources))

@@ -15,22 +15,27 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.errors import ContextTooLong
-from hermes_agent.core.messages import Message, ToolCall
+from hermes_agent.core.messages import Message, ToolCall, error_object
 
+from .answer_check import find_unfounded, plain_result
+from .gguf import SystemPlace
+from .prompt_examples import call_reply, final_reply, make_examples, user_text, with_menu
+from .question_steps import split_steps
+from .tool_choice import MENU_MAX, SMALL_OFFER, is_arithmetic, other_ways, rank_tools, tool_name
 from .tool_menu import (
     LIMIT_TOOLS,
     MenuTool,
     build_menu,
-    choose_tools,
     closed_object_schema,
     describe_tools,
     format_result,
+    full_line,
     has_failed,
     numbers_without_source,
 )
@@ -50,6 +55,8 @@ MAX_BLIND_CALLS = 2
 """Calls in one turn after which an answer is allowed, although none had the file that the user names."""
 STEPS_MAX = 6
 """Calls in one turn after which only an answer is allowed: more calls do not help this model."""
+PLAN_MAX = 3
+"""Successful calls in one turn after which only an answer is allowed."""
 
 _EXTENSIONS = """
     adoc avi bak bash bat bmp bz2 cc cfg conf cpp crt cs css csv db diff doc docx epub flac gif gz hpp htm html ico ini
@@ -64,15 +71,6 @@ _NAMES_FILE = re.compile(
     rf"[\w./-]*\w\.(?:[ch]|(?i:{'|'.join(_EXTENSIONS)}))(?![\w@/]|\.\w))"
 )
 """A path, or a name with a usual extension (`report.txt`): `example.org`, `Node.js` and `/help` are none."""
-
-_TRANSLATE = MenuTool(
-    "translate",
-    "Translate a text.",
-    closed_object_schema({"text": {"type": "string"}, "language": {"type": "string"}}, ["text", "language"]),
-    {"language": "Target language (e.g. 'de', 'fr')"},
-    0,
-)
-"""A tool of the examples."""
 
 _ROLE = "You are Hermes, an assistant that runs as a small local model on this Linux machine."
 _FORM = """Reply with exactly one JSON object:
@@ -101,11 +99,12 @@ class ToolPrompt:
     """The turn has reached `STEPS_MAX`: the menu is described, but only an answer is allowed."""
     allows_only_call: bool
     """The user names a file, and no call of this turn used it: an answer would be invented."""
-    sources: tuple[str, ...] | None
-    """Texts of the conversation if the last call failed, else None.
-
-    The answer must admit the failure and take its numbers from these texts.
-    """
+    is_after_failure: bool
+    """The last call failed: the answer must admit it, with numbers of the conversation alone."""
+    sources: tuple[str, ...]
+    """Texts of the conversation, which paths of a call and an answer after a call are checked against."""
+    plain_answer: str
+    """What the last result says, for a turn of which no answer passes the check; "" without a result."""
     max_tokens: int
     temperature: float
     response_format: dict[str, Any] | None = None
@@ -113,15 +112,24 @@ class ToolPrompt:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """Sampling options that the caller of the turn sets."""
 
-    @property
-    def is_after_failure(self) -> bool:
-        """Whether the last call failed."""
-        return self.sources is not None
-
     def find_objection(self, text: str) -> str:
         """Return why the final text cannot be true, or ""."""
-        invented = numbers_without_source(text, self.sources) if self.sources is not None else []
-        return f"an answer with {', '.join(invented)}, which no result has" if invented else ""
+        if self.is_after_failure:
+            unfounded = numbers_without_source(text, self.sources)
+        else:
+            unfounded = find_unfounded(text, self.sources) if self.plain_answer else []
+        return ", ".join(dict.fromkeys(unfounded))
+
+    def correct(self, text: str, objection: str) -> dict[str, Any]:
+        """Return the request's JSON that asks for another answer than `text`."""
+        if self.is_after_failure:
+            return self.body(only_final=True, without_digits=True)
+        asked = user_text(
+            f"Your answer has {objection}, which neither the question nor a result has. Answer again: state only what"
+            " the result says."
+        )
+        body = self.body(only_final=True)
+        return body | {"messages": [*self.messages, final_reply(text), asked]}
 
     def body(self, *, only_final: bool = False, without_digits: bool = False) -> dict[str, Any]:
         """Return the request's JSON for `/v1/chat/completions`, without `stream`.
@@ -147,11 +155,17 @@ class ToolPrompt:
         return body
 
 
-def build_prompt(request: ModelRequest, context_length: int, mask_message: Callable[[Message], Message]) -> ToolPrompt:
+def build_prompt(
+    request: ModelRequest,
+    context_length: int,
+    mask_message: Callable[[Message], Message],
+    place: SystemPlace = "anywhere",
+) -> ToolPrompt:
     """Return the request in the form of the embedded model, within `context_length` tokens.
 
     Args:
         mask_message: masks secrets, before a text is shortened in the middle of one.
+        place: where the template of the model takes system messages.
 
     Raises:
         ContextTooLong: the last message alone does not fit.
@@ -159,26 +173,99 @@ def build_prompt(request: ModelRequest, context_length: int, mask_message: Calla
     request = replace(request, messages=[mask_message(message) for message in request.messages])
     turn = _this_turn(request.messages)
     last = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
-    called = {c.name for m in request.messages for c in m.tool_calls}
-    tools = build_menu(choose_tools(request.tools, last, keep=called, limit=LIMIT_TOOLS))
+    offer = _Offer(request.tools)
+    menu = offer.menu(request.messages)
     max_tokens = min(request.max_tokens or FINAL_TOKENS, context_length // 2)
     # a question of a program outside of any conversation: its system messages are the task
     own_chars = OWN_SYSTEM_CHARS if request.session_id or request.tools else context_length * CHARS_PER_TOKEN
-    head = _head(request.messages, tools, own_chars)
+    head = _head(request.messages, offer, own_chars)
     room = (context_length - max_tokens) * CHARS_PER_TOKEN - _length(head)
-    answered = calls_with_results(turn)
+    answered, successes = calls_with_results(turn), _successes(turn)
     return ToolPrompt(
-        messages=(*head, *_fit_turns(_retell(request.messages, tools), room)),
-        tools=tools,
+        messages=_place_system([*head, *_fit_turns(_retell(request.messages, offer), room)], place),
+        tools=menu,
         answered_calls=frozenset(answered),
-        allows_only_text=len(answered) >= STEPS_MAX,
-        allows_only_call=len(answered) < MAX_BLIND_CALLS and _takes_files(tools) and _names_unread_file(last, turn),
-        sources=_texts(request.messages) if tools and _ends_in_failure(turn) else None,
+        allows_only_text=successes >= PLAN_MAX or len(answered) >= STEPS_MAX,
+        allows_only_call=len(answered) < MAX_BLIND_CALLS and _takes_files(menu) and _names_unread_file(last, turn),
+        is_after_failure=bool(menu) and _ends_in_failure(turn),
+        sources=_texts(request.messages, head) if menu else (),
+        plain_answer=_plain_answer(turn) if menu else "",
         max_tokens=max_tokens,
-        temperature=(request.temperature or 0.0) if not tools or request.options.temperature is not None else 0.0,
+        temperature=(request.temperature or 0.0) if not menu or request.options.temperature is not None else 0.0,
         response_format=request.extra.get("response_format"),
         sampling={name: request.options.extra[name] for name in SAMPLING if name in request.options.extra},
     )
+
+
+class _Offer:
+    """The tools of a request: all that are described before the conversation, and the menu of each question.
+
+    A question's menu follows from the question and the turn before alone, so that the conversation is retold with the
+    same words in every request, and the server need not read it again.
+    """
+
+    def __init__(self, tools: Sequence[dict[str, Any]]) -> None:
+        self.tools = [tool for tool in tools if tool_name(tool)]
+        self.by_name = {tool.name: tool for tool in build_menu(self.tools)}
+        self.described = list(self.by_name.values())[:LIMIT_TOOLS]
+        self._shown = {tool.name for tool in self.described}
+        self.has_menus = len(self.tools) > SMALL_OFFER
+
+    def ranked(self, question: str, recent: Iterable[str]) -> list[MenuTool]:
+        """Return the menu of a question."""
+        names_file, before = _NAMES_FILE.search(question) is not None, frozenset(recent)
+        steps = [question] if is_arithmetic(question) else split_steps(question, PLAN_MAX)
+        words = [_NAMES_FILE.sub(" ", step) for step in steps]  # the name of a file is no word about tools
+        ranked = [rank_tools(self.tools, step, names_file=names_file, recent=before) for step in words]
+        first_of_each = [tool for row in zip_longest(*ranked) for tool in row if tool is not None]
+        names = list(dict.fromkeys(map(tool_name, first_of_each)))
+        return [self.by_name[name] for name in (names if len(self.tools) <= SMALL_OFFER else names[:MENU_MAX])]
+
+    def menu(self, messages: Sequence[Message]) -> tuple[MenuTool, ...]:
+        """Return the menu of the last question, with what this turn has called already."""
+        last = max((i for i, m in enumerate(messages) if m.role == "user"), default=-1)
+        question = messages[last].text if last >= 0 else ""
+        ranked = self.ranked(question, _called_names(_this_turn(messages[: max(last, 0)])))
+        turn = messages[last + 1 :]
+        names = {call.id: call.name for m in turn for call in m.tool_calls}
+        failed = [names.get(m.tool_call_id or "", "") for m in turn if m.role == "tool" and has_failed(m.text)]
+        more = [*_called_names(turn), *(other for name in failed for other in self.others(name, question))]
+        chosen = {tool.name: tool for tool in ranked}
+        chosen |= {name: self.by_name[name] for name in more if name in self.by_name and name not in chosen}
+        return tuple(chosen.values())
+
+    def user_message(self, question: str, recent: Iterable[str]) -> dict[str, Any]:
+        """Return the message of a question, with its menu unless all tools are on it."""
+        ranked = self.ranked(question, recent)
+        if not self.has_menus:
+            return user_text(question)
+        lines = [with_menu(question, [tool.name for tool in ranked])]
+        lines += [full_line(tool) for tool in ranked if tool.name not in self._shown]
+        return user_text("\n".join(lines))
+
+    def others(self, failed: str, question: str) -> list[str]:
+        """Return the tools that may do what the failed one could not."""
+        return other_ways(self.tools, failed, question, names_file=_NAMES_FILE.search(question) is not None)
+
+
+def _called_names(messages: Sequence[Message]) -> list[str]:
+    return list(dict.fromkeys(call.name for m in messages for call in m.tool_calls))
+
+
+def _successes(turn: Sequence[Message]) -> int:
+    return sum(m.role == "tool" and not has_failed(m.text) for m in turn)
+
+
+def _plain_answer(turn: Sequence[Message]) -> str:
+    """Return the last result in words, or ""."""
+    names = {call.id: call.name for m in turn for call in m.tool_calls}
+    last = next((m for m in reversed(turn) if m.role == "tool"), None)
+    if last is None:
+        return ""
+    name = names.get(last.tool_call_id or "", "the tool")
+    if (failed := error_object(last.text)) is not None:
+        return f"I could not do this: {name} failed: {str(failed['error'])[:300]}"
+    return plain_result(name, last.text)
 
 
 def union_schema(tools: Iterable[MenuTool], final_pattern: str | None = "") -> dict[str, Any]:
@@ -225,8 +312,11 @@ def _this_turn(messages: Sequence[Message]) -> Sequence[Message]:
     return messages[last:]
 
 
-def _texts(messages: Sequence[Message]) -> tuple[str, ...]:
-    return tuple(m.text for m in messages if m.role in ("user", "tool"))
+def _texts(messages: Sequence[Message], head: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Return what an answer may be founded on: questions, results, arguments of calls, and the session's facts."""
+    facts = [str(m["content"]) for m in head[1:] if m["role"] == "system"]
+    calls = [call.arguments for m in messages for call in m.tool_calls]
+    return (*facts, *calls, *(m.text for m in messages if m.role in ("user", "tool")))
 
 
 def _takes_files(tools: Sequence[MenuTool]) -> bool:
@@ -244,20 +334,36 @@ def _ends_in_failure(turn: Sequence[Message]) -> bool:
     return bool(last) and all(has_failed(m.text) for m in last)
 
 
-def _head(messages: Sequence[Message], tools: Sequence[MenuTool], own_chars: int) -> list[dict[str, Any]]:
+def _head(messages: Sequence[Message], offer: _Offer, own_chars: int) -> list[dict[str, Any]]:
     """Return the messages before the conversation.
 
-    What differs between sessions (directory, date, instructions) follows the tools, so that the server does not read
-    the tools again for the next session.
+    What differs between sessions (directory, date, instructions) follows the tools and the examples, so that the server
+    does not read those again for the next session.
     """
     own = _last_paragraphs("\n\n".join(m.text for m in messages if m.role == "system"), own_chars)
+    tools = offer.described
     if not tools:
         return [_system([f"{_ROLE} Answer briefly and truthfully.", *own])]
-    return [_system([f"{_ROLE} {_FORM}", f"Tools:\n{describe_tools(tools)}", *own]), *_examples(tools)]
+    head = [
+        _system([f"{_ROLE} {_FORM}", f"Tools:\n{describe_tools(tools)}"]),
+        *make_examples(tools, has_menus=offer.has_menus),
+    ]
+    return [*head, _system(own)] if own else head
 
 
 def _system(paragraphs: Iterable[str]) -> dict[str, Any]:
     return {"role": "system", "content": "\n\n".join(paragraphs)}
+
+
+def _place_system(messages: list[dict[str, Any]], place: SystemPlace) -> tuple[dict[str, Any], ...]:
+    """Return the messages with their system text where the template takes it."""
+    if place == "anywhere":
+        return tuple(messages)
+    text = "\n\n".join(m["content"] for m in messages if m["role"] == "system")
+    rest = [m for m in messages if m["role"] != "system"]
+    if place == "first" or not rest:
+        return _system([text]), *rest
+    return user_text(f"{text}\n\n{rest[0]['content']}"), *rest[1:]
 
 
 def _last_paragraphs(text: str, limit: int) -> list[str]:
@@ -270,82 +376,34 @@ def _last_paragraphs(text: str, limit: int) -> list[str]:
     return kept
 
 
-def _user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def _reply(value: dict[str, Any]) -> dict[str, Any]:
-    return {"role": "assistant", "content": json.dumps(value, ensure_ascii=False)}
-
-
-def _call(name: str, arguments: Any) -> dict[str, Any]:
-    return _reply({"action": name, "arguments": arguments})
-
-
-def _final(text: str) -> dict[str, Any]:
-    return _reply({"action": "final", "text": text})
-
-
-def _result(name: str, text: str, tool: MenuTool | None = None) -> dict[str, Any]:
-    return _user(format_result(name, text, tool))
-
-
-def _examples(tools: Sequence[MenuTool]) -> list[dict[str, Any]]:
-    """Return the examples; the example with a command uses the tool of the menu that takes one."""
-    shots = [
-        _user("Who are you?"),
-        _final("I am Hermes, an assistant that runs on this machine. How can I help?"),
-        _user("What's the weather in Oslo?"),
-        _call("get_weather", {"city": "Oslo"}),
-        _result("get_weather", '{"temp_c": 7.5, "sky": "rain"}'),
-        _final("In Oslo it is 7.5 °C and raining."),
-        _user("Who wrote Hamlet?"),
-        _final("William Shakespeare wrote Hamlet."),
-        _user("What's (9 - 3) / (7 + 1) minus 4?"),
-        _call("evaluate", {"formula": "(9 - 3) / (7 + 1) - 4"}),
-        _result("evaluate", '{"value": -3.25}'),
-        _final("It is -3.25."),
-        _user("How do you say cat in German?"),
-        _call("translate", {"text": "cat", "language": "german"}),
-        _result("translate", '{"error": "german is no language"}', _TRANSLATE),
-        _call("translate", {"text": "cat", "language": "de"}),
-        _result("translate", '{"translation": "Katze"}'),
-        _final("Cat is Katze in German."),
-        _user("How many pages does thesis.pdf have?"),
-        _call("count_pages", {"file": "thesis.pdf"}),
-        _result("count_pages", '{"error": "thesis.pdf: no such file"}'),
-        _final("I could not count the pages: there is no file thesis.pdf."),
-    ]
-    shell = next((t for t in tools if "command" in t.parameters["required"]), None)
-    if shell is not None:
-        shots += [
-            _user("Is nginx running?"),
-            _call(shell.name, {"command": "systemctl is-active nginx"}),
-            _result(shell.name, '{"output": "active", "exit_code": 0}'),
-            _final("Yes, nginx is active."),
-        ]
-    return [*shots, _user("You are great"), _final("Thank you!")]
-
-
-def _retell(messages: Sequence[Message], tools: Sequence[MenuTool]) -> list[list[dict[str, Any]]]:
+def _retell(messages: Sequence[Message], offer: _Offer) -> list[list[dict[str, Any]]]:
     """Return a list for each turn: the user message, the calls with their results, the answer."""
-    offered = {tool.name: tool for tool in tools}
     results = {m.tool_call_id: m for m in messages if m.role == "tool"}
     turns: list[list[dict[str, Any]]] = []
+    question, recent, called, steps = "", [], list[str](), list[str]()
     for message in messages:
         if message.role == "user":
-            turns.append([_user(message.text)])
+            question, recent, called = message.text, called, []
+            steps = split_steps(question, PLAN_MAX) if offer.tools and not is_arithmetic(question) else []
+            turns.append([offer.user_message(question, recent) if offer.tools else user_text(question)])
         elif message.role == "assistant":
             if not turns:
                 turns.append([])
             turn = turns[-1]
             if message.text.strip() and not message.tool_calls:
                 text = message.text
-                turn.append(_final(text) if tools else {"role": "assistant", "content": text})
+                turn.append(final_reply(text) if offer.tools else {"role": "assistant", "content": text})
             for call in message.tool_calls:
-                turn.append(_call(call.name, _arguments(call)))
+                called.append(call.name)
+                turn.append(call_reply(call.name, _arguments(call)))
                 if call.id in results:
-                    turn.append(_user(format_result(call.name, results[call.id].text, offered.get(call.name))))
+                    text = results[call.id].text
+                    others = offer.others(call.name, question) if has_failed(text) else ()
+                    shown = format_result(call.name, text, offer.by_name.get(call.name), others)
+                    if len(steps) > 1 and not has_failed(text):
+                        steps = steps[1:]
+                        shown += f"\nNext: {steps[0]}"
+                    turn.append(user_text(shown))
     return turns
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -11,12 +12,14 @@ import secrets
 import signal
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.core.errors import ModelError
+
+from .gguf import SystemPlace
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +63,14 @@ class LocalServerSettings:
     """Computing threads; 0 means one less than the cores (at least one), and all cores while reading a prompt."""
     context_length: int = 8192
     """Tokens of prompt and answer together."""
-    idle_unload_s: float = 300
-    """Seconds without a request after which the weights are unloaded; 0 keeps them. Loading takes about 3 s."""
+    idle_s: float = 300
+    """Seconds without a request after which the process ends, which gives the memory back; 0 keeps it."""
+    writes_tool_calls: bool = False
+    """The model writes tool calls in the form of its own template; else the grammar of the adapter restricts it."""
+    system_place: SystemPlace = "anywhere"
+    """Where the template takes system messages."""
+    state_dir: Path | None = None
+    """Where the process leaves what it has read, and finds it when it starts again; None keeps nothing."""
     cache_ram_mib: int = 256
     """Mebibytes for prompts that were read earlier."""
 
@@ -92,12 +101,37 @@ class LocalModelServer:
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._drain: asyncio.Task[None] | None = None
         self._closed = False
+        self._users = 0
+        self._idle: asyncio.TimerHandle | None = None
+        self._unloading: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int | None:
         """Process id of the running child, or None."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
+
+    @contextlib.asynccontextmanager
+    async def use(self) -> AsyncIterator[ServerAddress]:
+        """Return the address of the child for a request; while one runs, the child is not idle."""
+        self._users += 1
+        if self._idle is not None:
+            self._idle.cancel()
+        try:
+            yield await self.ensure_started()
+        finally:
+            self._users -= 1
+            if not self._users and self._settings.idle_s and not self._closed:
+                self._idle = asyncio.get_running_loop().call_later(self._settings.idle_s, self._begin_unload)
+
+    def _begin_unload(self) -> None:
+        self._unloading = asyncio.create_task(self._unload(), name="embedded-model-unload")
+
+    async def _unload(self) -> None:
+        async with self._lock:
+            if not self._users and self._process is not None:
+                logger.info("embedded model unloaded: no request for %g s", self._settings.idle_s)
+                await self._stop()
 
     async def ensure_started(self) -> ServerAddress:
         """Return the address of the child; start it if it does not run.
@@ -141,6 +175,8 @@ class LocalModelServer:
     async def aclose(self) -> None:
         """Stop the child. No request may be running."""
         self._closed = True
+        if self._idle is not None:
+            self._idle.cancel()
         async with self._lock:
             await self._stop()
 
@@ -184,10 +220,25 @@ class LocalModelServer:
             # reading a prompt is a short burst for which the user waits; writing takes longer
             "prompt_threads": settings.threads or len(os.sched_getaffinity(0)),
             "context_length": settings.context_length,
-            "idle_unload_s": settings.idle_unload_s,
+            "state": self._state_path(),
             "cache_ram_mib": settings.cache_ram_mib,
             "sys_path": [str(Path(entry).absolute()) for entry in sys.path],
         }
+
+    def _state_path(self) -> str:
+        """Return the file for what the process has read; it is of use to the same weights and settings alone."""
+        settings = self._settings
+        if settings.state_dir is None:
+            return ""
+        status = settings.path.stat() if settings.path.exists() else None
+        parts = [settings.path.absolute(), settings.context_length, status and (status.st_size, int(status.st_mtime))]
+        digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+        try:
+            settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as exc:
+            logger.info("embedded model: nothing is kept for the next start: %s", exc)
+            return ""
+        return str(settings.state_dir.absolute() / f"{digest}.state")
 
     async def _collect(self, stream: asyncio.StreamReader) -> None:
         rest = ""

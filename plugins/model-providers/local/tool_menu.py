@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from hermes_agent.core.messages import error_object
 from hermes_agent.core.tool_schemas import GRAMMAR, adapt_schema
 
+from .tool_choice import inner_tool
+
 LIMIT_TOOLS = 20
-"""More tools than this make a model of 1.5 billion parameters pick wrong ones (15 of 16 right with 20 terse ones)."""
+"""Tools that are described before the conversation; others are described where a question needs them."""
 LIMIT_CHARS = 2600
 """Length of the described menu in characters, about 700 tokens: at 50 tokens a second it is read in 14 seconds."""
 WHOLE_CHARS = 280
@@ -25,12 +27,11 @@ WHOLE_CHARS = 280
 STRING_MAX = 2000
 """Characters in one string argument: the grammar ends a string there, which stops a model that repeats itself."""
 ITEMS_MAX = 20
-OPTIONAL_MAX = 2
+OPTIONAL_MAX = 3
 """Optional parameters that are offered; more of them tempt a small model to fill them with noise."""
 DEPTH_MAX = 4
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])|\n")
-_WORD = re.compile(r"[a-z0-9]{3,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,15 @@ class MenuTool:
     """First sentence about each required parameter that has one."""
     optional: int
     """Optional parameters of the tool, also those that are not offered."""
+    schema: dict[str, Any] = field(default_factory=dict)
+    """The schema of its parameters as it was given."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its description and those of its parameters."""
+        properties = self.schema.get("properties") or {}
+        hints = [str(each.get("description") or "") for each in properties.values() if isinstance(each, dict)]
+        return (self.description, *hints)
 
 
 def first_sentence(text: str, limit: int = 160) -> str:
@@ -54,33 +64,11 @@ def first_sentence(text: str, limit: int = 160) -> str:
     return _cut(sentence, limit)
 
 
-def choose_tools(
-    tools: Sequence[dict[str, Any]], text: str, *, keep: Iterable[str] = (), limit: int = LIMIT_TOOLS
-) -> list[dict[str, Any]]:
-    """Return at most `limit` of `tools`, in their order: all when they fit, else those nearest to `text`.
-
-    Args:
-        text: the user message; a tool is ranked by the words that its name and description share with it.
-        keep: names that stay in any case (called earlier in the conversation).
-    """
-    if len(tools) <= limit:
-        return list(tools)
-    wanted, kept = _words(text), set(keep)
-
-    def score(tool: dict[str, Any]) -> tuple[bool, int, int]:
-        inner = _inner(tool)
-        name, about = _words(str(inner.get("name"))), _words(str(inner.get("description") or ""))
-        return inner.get("name") in kept, 3 * len(wanted & name) + len(wanted & about), 0
-
-    ranked = sorted(range(len(tools)), key=lambda i: score(tools[i]), reverse=True)
-    return [tools[i] for i in sorted(ranked[:limit])]
-
-
 def build_menu(tools: Iterable[dict[str, Any]]) -> tuple[MenuTool, ...]:
     """Return the menu of all tools that have a name."""
     out = []
     for tool in tools:
-        inner = _inner(tool)
+        inner = inner_tool(tool)
         if not (name := inner.get("name")):
             continue
         given = inner.get("parameters")
@@ -93,7 +81,7 @@ def build_menu(tools: Iterable[dict[str, Any]]) -> tuple[MenuTool, ...]:
         }
         optional = len(schema.get("properties") or {}) - len(shown["required"])
         whole = _cut(" ".join(str(inner.get("description") or "").split()), WHOLE_CHARS)
-        out.append(MenuTool(str(name), whole, shown, hints, optional))
+        out.append(MenuTool(str(name), whole, shown, hints, optional, schema))
     return tuple(out)
 
 
@@ -177,15 +165,6 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-def _inner(tool: dict[str, Any]) -> dict[str, Any]:
-    inner = tool.get("function")
-    return inner if isinstance(inner, dict) else tool
-
-
-def _words(text: str) -> set[str]:
-    return set(_WORD.findall(text.lower().replace("_", " ")))
-
-
 RESULT_CHARS = 3000
 """A tool result beyond it loses its middle: reading 1000 tokens takes about 20 s."""
 
@@ -202,11 +181,12 @@ def has_failed(result: str) -> bool:
     return error_object(result) is not None
 
 
-def format_result(name: str, result: str, tool: MenuTool | None) -> str:
+def format_result(name: str, result: str, tool: MenuTool | None, others: Sequence[str] = ()) -> str:
     """Return the text of the message with the result of a call.
 
     Args:
         tool: the tool on the menu; a failed call is followed by its whole description.
+        others: tools that may do the same after a failed call.
     """
     failed = error_object(result)
     if failed is None:
@@ -218,6 +198,8 @@ def format_result(name: str, result: str, tool: MenuTool | None) -> str:
         lines.append(_shorten_result(json.dumps(rest, ensure_ascii=False)))
     if tool is not None:
         lines.append(f"What it takes: {full_line(tool).removeprefix('- ')}")
+    if others:
+        lines.append(f"Tools that may do it instead: {', '.join(others)}")
     return "\n".join([*lines, _AFTER])
 
 

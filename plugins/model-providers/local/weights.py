@@ -104,6 +104,11 @@ def models_dir(environ: Mapping[str, str] | None = None) -> Path:
     return base / "hermes" / "models"
 
 
+def state_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the directory of saved states, beside that of the weights."""
+    return models_dir(environ).with_name("model-state")
+
+
 def weights_path(weights: Weights, environ: Mapping[str, str] | None = None) -> Path:
     """Return the path of these weights, whether they are installed or not."""
     return models_dir(environ) / weights.file

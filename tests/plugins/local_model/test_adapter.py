@@ -13,12 +13,10 @@ from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, ToolCall
 from local_model import (
-    LIMIT_TOOLS,
     RESULT_CHARS,
     STEPS_MAX,
     build_menu,
     build_prompt,
-    choose_tools,
     describe_tools,
     first_sentence,
     services,
@@ -45,8 +43,8 @@ def ask(*messages: Message, tools: Any = (LOOK_UP,), context: int = 8192, **more
 def after_examples(prompt: Any) -> list[dict[str, Any]]:
     """The conversation without the system prompt and the examples."""
     shown = list(prompt.messages)
-    last = next(i for i, m in enumerate(shown) if m["content"] == "You are great")
-    return shown[last + 2 :]
+    last = next(i for i, m in enumerate(shown) if m["content"].startswith("You are great"))
+    return [message for message in shown[last + 2 :] if message["role"] != "system"]
 
 
 def calls(*words: str) -> list[Message]:
@@ -112,7 +110,7 @@ def test_a_number_that_no_result_has_speaks_against_an_answer_after_a_failed_cal
     assert prompt.find_objection("I could not explain ox 7: line 1204 is broken.") == ""
     assert "4" in prompt.find_objection("I could not count them, there are 4.")
     assert not re.fullmatch(final_of(prompt, only_final=True, without_digits=True)["pattern"], "I could not find 4 of.")
-    assert ask(*failed_call("it has 4 legs")).find_objection("It has 5 legs.") == ""
+    assert ask(*failed_call("it has 4 legs")).find_objection("It has 5 legs.") == "5"
 
 
 def test_a_question_that_names_a_file_is_not_answered_before_a_call() -> None:
@@ -168,17 +166,18 @@ def test_parallel_calls_are_each_followed_by_their_result() -> None:
 def test_of_the_system_prompt_the_last_short_paragraphs_are_kept() -> None:
     given = "LONG " * 200 + "\n\nWorking directory: /srv\nToday: 2026-12-01"
     prompt = ask(Message("system", given), Message("system", "Answer in French."), Message("user", "Hi"))
-    [system] = [m["content"] for m in prompt.messages if m["role"] == "system"]
-    assert "LONG" not in system
-    assert "\n\nTools:\n- look_up(word: string = The word): Look a word up. Uses three dictionaries.\n\n" in system
-    assert system.endswith("\n\nWorking directory: /srv\nToday: 2026-12-01\n\nAnswer in French.")
+    first, own = (m["content"] for m in prompt.messages if m["role"] == "system")
+    assert "LONG" not in first + own
+    assert first.endswith("\n\nTools:\n- look_up(word: string = The word): Look a word up. Uses three dictionaries.")
+    assert own == "Working directory: /srv\nToday: 2026-12-01\n\nAnswer in French."
+    assert prompt.messages[-2]["content"] == own  # what differs between sessions follows what they share
 
 
 def test_the_whole_prompt_with_the_first_tools_is_short() -> None:
     prompt = ask(
         Message("user", "Hi"), tools=[LOOK_UP, SHELL, *(tool(f"t{n}", a={"type": "string"}) for n in range(5))]
     )
-    assert sum(len(m["content"]) for m in prompt.messages) < 3500
+    assert sum(len(m["content"]) for m in prompt.messages) < 4500
 
 
 def test_the_example_with_a_command_line_bears_the_name_of_the_tool_that_takes_one() -> None:
@@ -216,12 +215,20 @@ def test_the_grammar_takes_calls_of_the_menu_and_a_final_text_and_nothing_else()
     assert [check.is_valid(v) for v in bad] == [False] * 7
 
 
-def test_when_the_steps_are_spent_only_an_answer_is_allowed() -> None:
-    words = [f"w{n}" for n in range(STEPS_MAX)]
-    schema = ask(Message("user", "?"), *calls(*words)).body()["response_format"]["json_schema"]["schema"]
-    assert schema["properties"]["action"] == {"const": "final"}
-    fewer = ask(Message("user", "?"), *calls(*words[1:])).body()["response_format"]["json_schema"]["schema"]
-    assert "oneOf" in fewer
+def failed_calls(count: int) -> list[Message]:
+    messages = calls(*(f"w{n}" for n in range(count)))
+    messages[1::2] = [Message("tool", '{"error": "no"}', tool_call_id=f"c{n}") for n in range(count)]
+    return messages
+
+
+@pytest.mark.parametrize(
+    ("made", "more"),
+    [(calls("a", "b"), True), (calls("a", "b", "c"), False), (failed_calls(5), True), (failed_calls(STEPS_MAX), False)],
+)
+def test_after_three_successful_calls_or_six_only_an_answer_is_allowed(made: list[Message], more: bool) -> None:
+    schema = ask(Message("user", "?"), *made).body()["response_format"]["json_schema"]["schema"]
+    assert ("oneOf" in schema) is more
+    assert more or schema["properties"]["action"] == {"const": "final"}
 
 
 def test_steps_of_an_earlier_turn_do_not_count() -> None:
@@ -270,16 +277,6 @@ def test_answers_are_limited_to_half_of_the_context() -> None:
 def test_a_temperature_counts_only_where_no_tool_is_chosen() -> None:
     assert ask(Message("user", "?"), temperature=0.9).temperature == 0
     assert ask(Message("user", "?"), temperature=0.9, tools=()).temperature == 0.9
-
-
-def test_few_tools_stay_as_they_are_and_of_many_the_nearest_are_taken() -> None:
-    tools = [tool(f"tool_{n}") for n in range(30)] + [tool("weather_forecast", "Tell tomorrow's weather.")]
-    assert choose_tools(tools[:LIMIT_TOOLS], "anything") == tools[:LIMIT_TOOLS]
-    chosen = choose_tools(tools, "What will the weather be?", keep=["tool_29"])
-    names = [t["function"]["name"] for t in chosen]
-    assert len(names) == LIMIT_TOOLS
-    assert {"weather_forecast", "tool_29"} <= set(names)
-    assert names == sorted(names, key=[t["function"]["name"] for t in tools].index)
 
 
 @pytest.mark.parametrize(
@@ -334,6 +331,7 @@ def test_a_schema_keeps_its_shape_and_loses_its_prose() -> None:
             "i": {"const": 3},
             "optional": {"type": "string"},
             "another": {"type": "integer"},
+            "third": {"type": "integer"},
             "beyond": {"type": "integer"},
         },
         "required": ["a", "b", "c", "d", "e", "g", "h", "i", "missing"],
@@ -359,6 +357,7 @@ def test_a_schema_keeps_its_shape_and_loses_its_prose() -> None:
             "i": {"enum": [3]},
             "optional": {"type": "string", "maxLength": 2000},
             "another": {"type": "integer"},
+            "third": {"type": "integer"},
         },
     }
 

@@ -90,12 +90,33 @@ def test_a_call_comes_as_a_tool_call(tmp_path: Path) -> None:
 
 
 def test_a_final_text_is_streamed_without_its_json(tmp_path: Path) -> None:
-    [got] = Talk(tmp_path, final('It is "65536".\nDone.')).run(request(*ASKED, CALLED, RESULT))
+    [got] = Talk(tmp_path, final('It is "65536".\nDone.')).run(request())
     *pieces, answer = got
     assert len(pieces) > 1
     assert all(isinstance(p, TextPart) and p.text for p in pieces)
     assert "".join(p.text for p in pieces) == answer.message.text == 'It is "65536".\nDone.'
     assert answer.finish_reason == "stop"
+
+
+def test_an_answer_after_a_call_is_checked_before_it_goes_out_and_asked_for_once_more(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, final("It is 65537."), final("It is 65536."))
+    [[piece, answer]] = talk.run(request(*ASKED, CALLED, RESULT))
+    assert piece.text == answer.message.text == "It is 65536."
+    *_, wrong, asked = talk.asked[1]["body"]["messages"]
+    assert "65537" in wrong["content"] and "65537" in asked["content"]
+
+
+def test_if_the_second_answer_is_unfounded_too_the_plain_result_is_shown(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, final("It is 65537."), final("Ask Mr Achterberg, it is 65538."))
+    [[piece, answer]] = talk.run(request(*ASKED, CALLED, RESULT))
+    assert piece.text == answer.message.text == "The result of calculate: 65536"
+    assert len(talk.asked) == 2
+
+
+def test_a_failed_call_without_a_usable_answer_ends_in_the_failure_itself(tmp_path: Path) -> None:
+    failed = Message("tool", '{"error": "brackets do not match"}', tool_call_id="c1", tool_name="calculate")
+    [got] = Talk(tmp_path, {"pieces": ["no JSON"]}).run(request(*ASKED, CALLED, failed))
+    assert got[-1].message.text == "I could not do this: calculate failed: brackets do not match"
 
 
 def test_without_tools_the_text_is_plain_and_no_grammar_is_sent(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ CHILD = Path(__file__).with_name("scripted_child.py")
 def scripted(tmp_path: Path, *script: dict[str, Any], **options: Any) -> LocalModelServer:
     weights = tmp_path / "weights.gguf"
     weights.write_text(json.dumps(script or [{"pieces": []}]))
-    settings = LocalServerSettings(weights, "tiny", threads=3, context_length=512, idle_unload_s=7)
+    settings = LocalServerSettings(weights, "tiny", threads=3, context_length=512, idle_s=7)
     return LocalModelServer(settings, program=CHILD, **options)
 
 
@@ -86,9 +86,51 @@ async def test_it_is_told_how_to_load_the_model(tmp_path: Path) -> None:
         "threads": 3,
         "prompt_threads": 3,
         "context_length": 512,
-        "idle_unload_s": 7,
+        "state": "",
         "cache_ram_mib": 256,
     }
+
+
+async def test_without_a_request_the_process_ends_and_the_next_request_starts_it_again(tmp_path: Path) -> None:
+    weights = tmp_path / "weights.gguf"
+    weights.write_text("[]")
+    given = LocalServerSettings(weights, "tiny", idle_s=0.01, state_dir=tmp_path / "state")
+    server = LocalModelServer(given, program=CHILD)
+    async with server.use():
+        pid = server.pid
+        assert pid is not None
+    await asyncio.to_thread(wait_for_end, pid)
+    async with server.use():
+        assert server.pid not in (None, pid)
+    await server.aclose()
+    first, second = told(tmp_path)
+    assert first["settings"]["state"] == second["settings"]["state"]
+    assert Path(first["settings"]["state"]).parent == tmp_path / "state"
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+
+
+def wait_for_end(pid: int) -> None:
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([watched], [], [], 20)[0], "the process runs on"
+    finally:
+        os.close(watched)
+
+
+async def test_a_process_is_not_idle_while_a_request_runs(tmp_path: Path) -> None:
+    weights = tmp_path / "weights.gguf"
+    weights.write_text("[]")
+    server = LocalModelServer(LocalServerSettings(weights, "tiny", idle_s=0.01), program=CHILD)
+    async with server.use():
+        async with server.use():
+            pid = server.pid
+        assert server._idle is None
+        assert server.pid == pid
+    await server.aclose()
+    assert len(told(tmp_path)) == 1
 
 
 async def test_ctrl_c_in_the_terminal_does_not_reach_it(tmp_path: Path) -> None:
@@ -200,15 +242,7 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(tmp_path / "weights.gguf"), str(CHILD)], timeout=60, check=False
     )
     assert done.returncode == -signal.SIGKILL
-    pid = told(tmp_path)[0]["pid"]
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert select.select([watched], [], [], 10)[0], "the child outlives its parent"
-    finally:
-        os.close(watched)
+    wait_for_end(told(tmp_path)[0]["pid"])
 
 
 def test_the_environment_of_the_child_is_a_list() -> None:

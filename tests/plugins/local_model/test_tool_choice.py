@@ -1,0 +1,141 @@
+"""Which tools are on the menu of a question, and that the menus keep the prompt's prefix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hermes_agent.contracts.model_client import ModelRequest
+from hermes_agent.core.messages import Message
+from local_model import MENU_MAX, SMALL_OFFER, build_prompt, other_ways, rank_tools, services, split_steps, tool_name
+
+
+def tool(name: str, description: str = "", **properties: str) -> dict[str, Any]:
+    shaped = {key: {"type": kind} for key, kind in properties.items()}
+    parameters = {"type": "object", "properties": shaped, "required": list(shaped)}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+SHIPPED = [
+    tool("calculate", "Evaluate a math expression. Use it for any math.", expression="string"),
+    tool("clarify", "Ask the person.", question="string"),
+    tool("cronjob", "Schedule work for later.", action="string"),
+    tool("execute_code", "Run a Python script.", code="string"),
+    tool("memory", "Keep what will matter.", target="string"),
+    tool("patch", "Change files.", mode="string"),
+    tool("read_file", "Read a text file, or list a directory.", path="string"),
+    tool("search_files", "Search file contents.", pattern="string"),
+    tool("session_search", "Look up earlier conversations.", query="string"),
+    tool("terminal", "Run a shell command.", command="string"),
+    tool("todo", "Your list."),
+    tool("unit_convert", "Convert between units.", value="number", from_unit="string", to_unit="string"),
+    tool("web_extract", "Read web pages.", urls="array"),
+    tool("web_search", "Search the web.", query="string"),
+    tool("write_file", "Create a file.", path="string", content="string"),
+]
+
+
+def menu(question: str, tools: list[dict[str, Any]] = SHIPPED, **more: Any) -> list[str]:
+    return [tool_name(each) for each in rank_tools(tools, question, **more)]
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("What is 15% of 240?", "calculate"),
+        ("How much is 3 to the power of 11?", "calculate"),
+        ("What does len(os.listdir()) give here?", "execute_code"),
+        ("Convert 100 fahrenheit to celsius", "unit_convert"),
+        ("How many gigabytes is 1.5 terabytes?", "unit_convert"),
+        ("What is the date today?", "terminal"),
+        ("Run the command uname -a", "terminal"),
+        ("Search the web for news about owls", "web_search"),
+        ("What is on https://example.com/news ?", "web_extract"),
+        ("Remind me every day at nine", "cronjob"),
+    ],
+)
+def test_the_tool_that_a_question_needs_is_first(question: str, first: str) -> None:
+    assert menu(question)[0] == first
+
+
+def test_the_calculator_does_not_attract_code_and_dates() -> None:
+    for question in ("What does len(os.listdir()) give?", "Which day of the week was 2000-01-01?"):
+        assert "calculate" not in menu(question)
+
+
+def test_a_tool_made_for_the_question_stands_alone_and_a_vague_question_gets_the_general_ones() -> None:
+    assert menu("What is 417 times 23?") == ["calculate"]
+    assert menu("Hm?") == ["terminal", "read_file", "search_files", "write_file"]
+
+
+def test_a_question_that_names_a_file_gets_the_tools_of_files() -> None:
+    chosen = menu("Summarise report.txt in one sentence", names_file=True)
+    assert chosen[0] == "read_file"
+    assert not {"session_search", "calculate", "web_search"} & set(chosen)
+
+
+def test_the_tool_of_an_enabled_plugin_is_found_by_its_own_words() -> None:
+    weather = tool("get_forecast", "Tell the weather of a city.", city="string")
+    assert menu("What will the weather be in the city of Oslo?", [*SHIPPED, weather])[0] == "get_forecast"
+
+
+def test_few_tools_are_all_on_the_menu_and_many_never_more_than_the_limit() -> None:
+    few = [tool(f"other_{n}") for n in range(SMALL_OFFER)]
+    assert sorted(menu("anything", few)) == sorted(map(tool_name, few))
+    many = [tool(f"weather_{n}", "weather") for n in range(30)]
+    assert len(menu("the weather", many)) == MENU_MAX
+
+
+def test_a_short_question_continues_with_the_tool_of_the_turn_before() -> None:
+    assert menu("And 50?", recent=["unit_convert"])[0] == "unit_convert"
+
+
+def test_after_a_failed_tool_the_nearest_others_are_named() -> None:
+    assert other_ways(SHIPPED, "search_files", "Which file contains the word x?", names_file=False)[0] == "read_file"
+
+
+def request(*messages: Message) -> list[dict[str, Any]]:
+    given = ModelRequest("m", messages, SHIPPED, session_id="s")
+    return list(build_prompt(given, 8192, services().mask_message).messages)
+
+
+def test_the_prompt_of_the_next_turn_begins_with_the_prompt_and_answer_of_this_one() -> None:
+    turn = [Message("system", "Working directory: /srv"), Message("user", "What is 15% of 240?")]
+    first = request(*turn)
+    answered = [*turn, Message("assistant", "36")]
+    second = request(*answered, Message("user", "Read plan.txt"))
+    assert first[-1]["content"] == "What is 15% of 240?\n[Tools for this: calculate]"
+    assert second[: len(first)] == first
+    assert second[-1]["content"] == "Read plan.txt\n[Tools for this: read_file]"
+
+
+def test_the_grammar_takes_the_tools_of_the_menu_alone() -> None:
+    given = ModelRequest("m", [Message("user", "What is 15% of 240?")], SHIPPED)
+    prompt = build_prompt(given, 8192, services().mask_message)
+    assert [each.name for each in prompt.tools] == ["calculate"]
+
+
+def test_a_tool_beyond_those_described_before_the_conversation_is_described_on_the_menu() -> None:
+    more = [tool(f"extra_{n}") for n in range(10)]
+    forecast = tool("get_forecast", "Tell the weather.", city="string")
+    given = ModelRequest("m", [Message("user", "How is the weather?")], [*SHIPPED, *more, forecast])
+    text = build_prompt(given, 8192, services().mask_message).messages[-1]["content"]
+    assert text.endswith("- get_forecast(city: string): Tell the weather.")
+
+
+@pytest.mark.parametrize(
+    ("question", "steps"),
+    [
+        ("What is in plan.txt?", ["What is in plan.txt?"]),
+        (
+            "Write hello.py that prints Hi, and then run it",
+            ["Write hello.py that prints Hi", "run it"],
+        ),
+        ("Copy a to b and delete a; list all. Show c.txt", ["Copy a to b", "delete a", "list all. Show c.txt"]),
+        ('Write "milk and add sugar" into x.txt', ['Write "milk and add sugar" into x.txt']),
+        ("Compare salt and pepper", ["Compare salt and pepper"]),
+    ],
+)
+def test_a_question_is_divided_into_at_most_three_steps(question: str, steps: list[str]) -> None:
+    assert split_steps(question, 3) == steps
