@@ -65,6 +65,31 @@ def is_granted(entry: Mapping[str, Any], capability: str) -> str:
     return ".".join(path) if value is True else ""
 
 
+MEANINGS: Mapping[str, str] = {
+    TOOLS_OVERRIDE: "replace tools of the agent",
+    "llm.provider_override": "choose the provider of its model requests",
+    LLM_MODEL_OVERRIDE: "choose the model of its requests",
+    "llm.agent_id_override": "make model requests for another agent",
+    "llm.profile_override": "choose the key of its model requests",
+    LLM_TASK_OVERRIDE: "use the model of a built-in task",
+    PLATFORM_ACTIONS: "react to messages and rename threads as the bot",
+}
+"""What a capability of `CAPABILITIES` allows."""
+
+
+def is_known_capability(name: str) -> bool:
+    """Return whether a capability exists; one of `SCOPED` needs a name after the colon."""
+    kind, _, scope = name.partition(":")
+    return name in CAPABILITIES or (kind in SCOPED and bool(scope.strip()))
+
+
+def describe_capability(name: str) -> str:
+    """Return what a capability allows; empty for an unknown one."""
+    kind, _, scope = name.partition(":")
+    shown = "".join(c if c.isprintable() else "?" for c in scope)
+    return SCOPED[kind].format(shown) if kind in SCOPED and scope else MEANINGS.get(name, "")
+
+
 def granted_names(values: Mapping[str, Any], manifest: PluginManifest, kind: str) -> list[str]:
     """Return the names of the granted capabilities `KIND:NAME` of a kind of `SCOPED`."""
     granted = entry_of(values, manifest).get("granted_capabilities")

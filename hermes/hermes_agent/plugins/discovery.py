@@ -260,6 +260,7 @@ def _take_entry_points(found: Discovery, points: list[EntryPoint]) -> None:
             source=ENTRYPOINT,
             path=point.value,
             distribution=point.distribution,
+            capabilities=list(point.capabilities),
         )
         _log_found(manifest)
         found.add(manifest)

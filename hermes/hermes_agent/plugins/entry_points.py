@@ -34,7 +34,10 @@ GROUPS = {
 }
 """Entry point groups, with the kind of their plugins. Upstream reads only the first; packages use all of them."""
 
-_HEADERS = {f"[{group}]": group for group in GROUPS}
+CAPABILITY_GROUP = "hermes_agent.plugin_capabilities"
+"""Group with the capabilities of plugins: the name is `PLUGIN.CAPABILITY`, the value is that of the plugin itself."""
+
+_HEADERS = {f"[{CAPABILITY_GROUP}]": CAPABILITY_GROUP} | {f"[{group}]": group for group in GROUPS}
 _SEPARATORS = re.compile(r"[-_.]+")
 
 
@@ -47,6 +50,8 @@ class EntryPoint(NamedTuple):
     distribution: str
     """`name version`, as far as the name of the metadata folder has them."""
     group: str = GROUP
+    capabilities: Sequence[str] = ()
+    """Capabilities that the distribution declares for it (`CAPABILITY_GROUP`)."""
 
 
 def find_entry_points(path: Sequence[str] | None = None) -> list[EntryPoint]:
@@ -67,8 +72,12 @@ def find_entry_points(path: Sequence[str] | None = None) -> list[EntryPoint]:
                 continue
             seen.add(canonical)
             distribution = f"{name} {version}".strip()
-            for group, key, value in _group_lines(f"{directory or '.'}/{folder}/entry_points.txt"):
-                found.append(EntryPoint(key, value, distribution, group))
+            lines = list(_group_lines(f"{directory or '.'}/{folder}/entry_points.txt"))
+            declared = [(key, value) for group, key, value in lines if group == CAPABILITY_GROUP]
+            for group, key, value in lines:
+                if group != CAPABILITY_GROUP:
+                    own = [n.removeprefix(f"{key}.") for n, v in declared if v == value and n.startswith(f"{key}.")]
+                    found.append(EntryPoint(key, value, distribution, group, own))
     return found
 
 

@@ -163,6 +163,22 @@ ACTIONS = {
         ),
         "  hermes plugins enable calculator\n  hermes plugins enable mine --dev",
     ),
+    "capabilities": _Action(
+        "show the permissions that plugins ask for and have; grant or withdraw some of one plugin",
+        "consent.run_capabilities",
+        (
+            argument("name", nargs="?", default="", metavar="NAME", help=NAME_HELP),
+            argument(
+                "--grant", action="append", default=[], metavar="ID", help="grant a capability, such as tool:todo"
+            ),
+            argument("--revoke", action="append", default=[], metavar="ID", help="withdraw a granted capability"),
+            argument("--json", action="store_true", help="print an object"),
+        ),
+        """\
+  hermes plugins capabilities
+  hermes plugins capabilities calculator --grant network:api.example.org
+  hermes plugins capabilities calculator --json""",
+    ),
     "disable": _Action("disable a plugin", "enable.run_disable", (NAME,)),
     "grant": _Action(
         "show what changed in a plugin since it was granted, and grant it as it is now",

@@ -10,6 +10,7 @@ import argparse
 import os
 from pathlib import Path
 
+from hermes_agent.app.plugins.consent import ask_for_capabilities
 from hermes_agent.app.plugins.home import InstalledPlugins, run_list
 from hermes_agent.app.plugins.terminal_io import (
     apply_in_daemon,
@@ -72,6 +73,7 @@ def switch_on(here: InstalledPlugins, name: str, *, allow_tool_override: bool | 
         apply_in_daemon(here.home, changed, f"{changed} is enabled from the next start on.")
     if gate.reason:
         print(f"It will not run yet: {gate.reason}")
+    ask_for_capabilities(here, manifest)
     if state == "dev":
         print("It runs whatever its files are (trust: dev); edit it as you like.")
     elif state == "new":  # the user copied it by hand, and may be developing it
@@ -87,8 +89,10 @@ def offer_to_enable(key: str, args: argparse.Namespace) -> None:
     if wanted is None:
         wanted = args.yes or confirm(f"Enable {key}?")
     if wanted:
-        switch_on(InstalledPlugins(), key)
+        switch_on(InstalledPlugins(), key)  # asks for the capabilities, too
     else:
+        here = InstalledPlugins()
+        ask_for_capabilities(here, here.find(key))
         print(f"It is not enabled: `hermes plugins enable {key}` lets it run.")
 
 

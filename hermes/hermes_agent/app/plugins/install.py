@@ -21,6 +21,7 @@ from hermes_agent.app.plugins.catalog_commands import (
     read_catalog,
     refuse_removed,
 )
+from hermes_agent.app.plugins.consent import ask_for_capabilities, declared_changes, declared_rows
 from hermes_agent.app.plugins.doctor import missing_variables, requirement_hint
 from hermes_agent.app.plugins.enable import offer_to_enable
 from hermes_agent.app.plugins.home import InstalledPlugins
@@ -202,6 +203,7 @@ def show(here: InstalledPlugins, staged: StagedPlugin, seen: RegistrationPreview
         (kind, f"{', '.join(names)} (declared; nothing holds it to that)") for kind, names in staged.permissions.items()
     ]
     rows.append(("needs", ", ".join(manifest.env_names)))
+    rows += declared_rows(manifest)
     print(title(manifest))
     print("\n".join(table(rows)))
     if not staged.permissions:
@@ -334,6 +336,7 @@ def _update(here: InstalledPlugins, manifest: PluginManifest, args: argparse.Nam
     print(f"{manifest.key} is updated.")
     apply_in_daemon(here.home, manifest.key, "It runs from the next start on.")
     ask_for_variables(here, fresh, may_ask=not args.yes)
+    ask_for_capabilities(here, fresh)
     return True
 
 
@@ -391,6 +394,8 @@ def _show(
     old, new = manifest.shown_version or "no version", staged.manifest.shown_version or "no version"
     print(printable(f"{manifest.key}: {old} -> {new}{commit}"))
     print("\n".join(capability_changes(entry.registers, seen.registers) or ["  registers what it did"]))
+    for line in declared_changes(manifest, staged.manifest, here.settings.entry(manifest)):
+        print(line)
     for word, names in zip(("new", "changed", "gone"), changes, strict=True):
         if names:
             print(f"  {word} files: {', '.join(map(printable, names[:20]))}{' …' if len(names) > 20 else ''}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import configparser
 import hashlib
+import importlib
 import json
 import os
 import sys
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.app.cli.command import activity
 from hermes_agent.app.manifest_cache import quiet_or_debug
+from hermes_agent.app.plugins.consent import ask_for_capabilities, declared_changes
 from hermes_agent.app.plugins.doctor import pip_refusal
 from hermes_agent.app.plugins.enable import offer_to_enable
 from hermes_agent.app.plugins.home import InstalledPlugins
@@ -231,6 +233,12 @@ def update_package(
     install_wheel(wheel, place, progress_printer())
     _record(InstalledPlugins(), manifest.key, wheel, source)
     print(f"{manifest.key} is updated; a running daemon keeps the old one until its next start.")
+    importlib.invalidate_caches()
+    after = InstalledPlugins()
+    fresh = after.find(manifest.key)
+    for line in declared_changes(manifest, fresh, after.settings.entry(fresh)):
+        print(line)
+    ask_for_capabilities(after, fresh)
     return True
 
 
