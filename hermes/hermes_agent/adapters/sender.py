@@ -25,6 +25,7 @@ from hermes_agent.adapters.events import (
     is_timeout_error,
 )
 from hermes_agent.adapters.text import Length, split_message, strip_markdown
+from hermes_agent.contracts.speech import AudioFormat, StreamingTTSHandle
 from hermes_agent.core.calls import call_supported
 
 __all__ = ["MessageSender", "Metadata", "reply_metadata", "send_with_retry", "undeliverable_text"]
@@ -258,6 +259,26 @@ class MessageSender(abc.ABC):
     async def play_tts(self, chat_id: str, audio_path: str, **kwargs: Any) -> SendResult:
         """Send an answer as audio."""
         return await self.send_voice(chat_id, audio_path, **kwargs)
+
+    def supports_streaming_tts(self, chat_id: str, audio_format: AudioFormat) -> bool:
+        """Return whether a chat can play raw sound while it is made."""
+        return False
+
+    async def begin_streaming_tts(
+        self, chat_id: str, audio_format: AudioFormat, metadata: Metadata = None
+    ) -> StreamingTTSHandle | None:
+        """Begin to play speech; return None if that is not possible now, and a file is sent then."""
+        return None
+
+    async def write_streaming_tts(self, handle: StreamingTTSHandle, chunk: bytes) -> None:
+        """Play the next piece of speech."""
+
+    async def finish_streaming_tts(self, handle: StreamingTTSHandle, *, interrupted: bool = False) -> None:
+        """End speech after its last piece."""
+
+    async def abort_streaming_tts(self, handle: StreamingTTSHandle, error: BaseException | None = None) -> None:
+        """End speech early; a second call does nothing."""
+        handle.aborted = True
 
     async def send_multiple_images(
         self,

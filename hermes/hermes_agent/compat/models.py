@@ -21,9 +21,11 @@ from hermes_agent.compat import CONTRACT_LEVEL
 from hermes_agent.compat.agent import host, of_host
 from hermes_agent.compat.config import get_env_value
 from hermes_agent.contracts.model_provider import ProviderProfile, check_profile
+from hermes_agent.contracts.speech import StreamingTTSProvider
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.registry import Conflict, current_owner, staged_store
 from hermes_agent.media.service import MediaService
+from hermes_agent.media.speech import streaming_provider
 from hermes_agent.models.model_catalog import ModelInfo, is_free_of_charge, reported_cost_usd
 from hermes_agent.models.openai_format import Response
 from hermes_agent.models.providers import ModelEndpoint, ProviderCatalog
@@ -221,6 +223,11 @@ def text_to_speech_tool(text: str, output_path: str | None = None) -> str:
     return _tool_result(
         host().service(MediaService).synthesize(text, str(Path(output_path).resolve()) if output_path else None)
     )
+
+
+def resolve_streaming_provider(tts_config: Mapping[str, Any] | None = None) -> StreamingTTSProvider | None:
+    """Return the speaker that `tts.provider` names while its `streaming` is true, or None."""
+    return streaming_provider(host().values().get("tts") or {} if tts_config is None else tts_config)
 
 
 async def vision_analyze_tool(

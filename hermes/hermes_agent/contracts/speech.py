@@ -7,9 +7,10 @@ Selected by `tts.provider` and `stt.provider`. Built-in names and command-line p
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from hermes_agent.contracts.kind import Kind, ModelService, choose_by_name, first_id
 
@@ -18,12 +19,17 @@ __all__ = [
     "BUILTIN_TTS",
     "DEFAULT_OUTPUT_FORMAT",
     "OUTPUT_FORMATS",
+    "STREAMING_PROVIDERS",
     "TRANSCRIPTION",
     "TTS",
+    "AudioFormat",
+    "StreamingTTSHandle",
+    "StreamingTTSProvider",
     "TTSProvider",
     "TranscriptionProvider",
     "choose_transcription",
     "choose_tts",
+    "register_streaming",
 ]
 
 
@@ -40,8 +46,38 @@ OUTPUT_FORMATS = ("mp3", "wav", "ogg", "opus", "flac")
 DEFAULT_OUTPUT_FORMAT = "mp3"
 
 
+@dataclass(frozen=True, slots=True)
+class AudioFormat:
+    """Form of raw sound: signed samples, little-endian."""
+
+    sample_rate: int = 24000
+    channels: int = 1
+    sample_width: int = 2
+    """Bytes of one sample."""
+
+
+@dataclass(slots=True)
+class StreamingTTSHandle:
+    """Speech that an adapter plays while it is made."""
+
+    chat_id: str
+    audio_format: AudioFormat
+    audible: bool = False
+    """Whether users hear it already."""
+    aborted: bool = False
+    """Whether it ended early; no more sound is passed then."""
+
+
 class TTSProvider(ModelService):
-    """A provider that synthesizes speech into a file."""
+    """A provider that synthesizes speech into a file.
+
+    A provider with both `streams_pcm` and `stream_sample_rate` also speaks sentence by sentence, by `stream`.
+    """
+
+    streams_pcm: bool = False
+    """Whether `stream` returns raw sound: signed samples of 16 bits, one channel."""
+    stream_sample_rate: int | None = None
+    """Samples per second of that sound."""
 
     @abc.abstractmethod
     def synthesize(
@@ -89,6 +125,49 @@ class TTSProvider(ModelService):
     def voice_compatible(self) -> bool:
         """Whether its files can be sent as voice messages."""
         return False
+
+
+class StreamingTTSProvider(abc.ABC):
+    """A speaker of raw sound, which a plugin registers with `register_streaming`.
+
+    It is used for `tts.provider: name` while `tts.<name>.streaming` is true.
+
+    Args:
+        tts_config: the block `tts` of the config.
+        section: its part `tts.<name>`.
+    """
+
+    sample_rate: ClassVar[int] = 24000
+    channels: ClassVar[int] = 1
+    sample_width: ClassVar[int] = 2
+
+    def __init__(self, tts_config: Mapping[str, Any], section: Mapping[str, Any]) -> None:
+        self.tts_config, self.section = tts_config, section
+
+    @staticmethod
+    def available() -> bool:
+        """Return whether it can speak now."""
+        return True
+
+    @abc.abstractmethod
+    def stream(self, text: str) -> Iterator[bytes]:
+        """Return the speech of a sentence in pieces, as they are made."""
+
+
+STREAMING_PROVIDERS: dict[str, type[StreamingTTSProvider]] = {}
+"""What `register_streaming` has registered, by name."""
+
+_Streaming = TypeVar("_Streaming", bound=type[StreamingTTSProvider])
+
+
+def register_streaming(name: str) -> Callable[[_Streaming], _Streaming]:
+    """Register a class as the speaker `name`, as a decorator; a later class of that name replaces it."""
+
+    def register(provider: _Streaming) -> _Streaming:
+        STREAMING_PROVIDERS[name] = provider
+        return provider
+
+    return register
 
 
 choose_tts = partial(choose_by_name, section="tts", builtin=BUILTIN_TTS)

@@ -9,15 +9,16 @@ and `hermes send`. Source: plugin contract §8.2, §8.2.2 (reply pipeline).
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import logging
 import mimetypes
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.adapters import media_references
 from hermes_agent.adapters.adapter_state import copy_sent_file
@@ -36,6 +37,7 @@ from hermes_agent.adapters.media_references import file_method
 from hermes_agent.adapters.registry import GatewayConfig, PlatformEntry, cron_target
 from hermes_agent.adapters.sender import MessageSender
 from hermes_agent.adapters.text import split_message, strip_markdown
+from hermes_agent.contracts.speech import StreamingTTSHandle
 from hermes_agent.core.calls import call_supported
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Content
@@ -247,14 +249,62 @@ def can_play_audio(adapter: Any) -> bool:
     return any(own) or getattr(kind, "sends_any_file", False) is True
 
 
+def spoken_text(text: str) -> str:
+    """Return what is spoken of an answer: no code, files or markup."""
+    _, speech = media_references.extract_media(text)
+    plain = strip_markdown(media_references.extract_images(media_references.blank_code(speech))[1])
+    return plain[:MAX_SPEECH_LENGTH].strip()
+
+
 def audio_part(text: str, synthesize: Callable[[str], str]) -> list[Part]:
     """Return the audio part of an answer, or [] if there is none. Runs in a worker."""
-    _, speech = media_references.extract_media(text)
-    speech = strip_markdown(media_references.extract_images(media_references.blank_code(speech))[1])[
-        :MAX_SPEECH_LENGTH
-    ].strip()
+    speech = spoken_text(text)
     path = synthesize(speech) if speech else ""
     return [{"file": path, "voice": True, "document": False, "spoken": True}] if path else []
+
+
+class SpokenReply(NamedTuple):
+    """An answer that a platform plays while it is made."""
+
+    adapter: Any
+    handle: StreamingTTSHandle
+    pieces: Iterator[bytes]
+
+    async def play(self, bridge: Bridge, limit_s: float) -> None:
+        """Pass each piece to the adapter; a failure or a cancel aborts it. `limit_s`: for one piece."""
+        try:
+            while not self.handle.aborted:
+                piece = await bridge.run(next, self.pieces, None, deadline_s=limit_s)
+                if piece is None:
+                    break
+                await bridge.on_plugin(self.adapter.write_streaming_tts(self.handle, piece), deadline_s=limit_s)
+            await bridge.on_plugin(self.adapter.finish_streaming_tts(self.handle), deadline_s=limit_s)
+        except BaseException as exc:
+            with contextlib.suppress(Exception):
+                await bridge.on_plugin(self.adapter.abort_streaming_tts(self.handle, exc), deadline_s=limit_s)
+            if not isinstance(exc, Exception):
+                raise
+            logger.warning("platform %s: speech ended early: %r", self.adapter.name, exc)
+
+
+async def begin_spoken_reply(
+    bridge: Bridge, adapter: Any, source: SessionSource, text: str, stream: Callable[[str], Any], limit_s: float
+) -> SpokenReply | None:
+    """Begin to play an answer; return None if the platform or the provider makes files alone.
+
+    Args:
+        stream: returns the speech of a text while it is made, or None.
+    """
+    own = getattr(type(adapter), "begin_streaming_tts", None)
+    if own in (None, MessageSender.begin_streaming_tts):
+        return None
+    speech = await bridge.run(lambda: stream(spoken) if (spoken := spoken_text(text)) else None, deadline_s=limit_s)
+    if speech is None or not adapter.supports_streaming_tts(source.chat_id, speech.format):
+        return None
+    where = {"thread_id": source.thread_id} if source.thread_id else None
+    begun = adapter.begin_streaming_tts(source.chat_id, speech.format, where)
+    handle = await bridge.on_plugin(begun, deadline_s=limit_s)
+    return None if handle is None else SpokenReply(adapter, handle, speech.pieces)
 
 
 def split_text(text: str, adapter: Any, max_length: int = 0) -> list[str]:

@@ -33,6 +33,7 @@ from hermes_agent.gateway.chat_approver import ChatApprover
 from hermes_agent.gateway.chat_messages import (
     Part,
     audio_part,
+    begin_spoken_reply,
     can_play_audio,
     from_payload,
     model_content,
@@ -408,13 +409,26 @@ class ChatSessions:
         """Return the answer as speech, if that is configured."""
         which, synthesize = self.deps.settings.voice_replies, self.deps.synthesize
         wanted = which == "all" or (which == "voice" and event.message_type is MessageType.VOICE)
-        if synthesize is None or not wanted or event.is_command() or not can_play_audio(connection.adapter):
+        if not wanted or event.is_command():
             return []
         try:
+            if await self._begin_speech(connection, event, answer):
+                return []
+            if synthesize is None or not can_play_audio(connection.adapter):
+                return []
             return await self._bridge.run(audio_part, answer, synthesize, deadline_s=SPEECH_S)
         except Exception as exc:  # noqa: BLE001 - plugin code: the text is sent anyway
             logger.warning("speech synthesis failed: %s: %s", type(exc).__name__, exc)
             return []
+
+    async def _begin_speech(self, connection: AdapterConnection, event: MessageEvent, answer: str) -> bool:
+        """Begin to play an answer while its speech is made; return whether the platform does that."""
+        source, speak = _source(event), self.deps.stream_speech
+        begun = await begin_spoken_reply(self._bridge, connection.adapter, source, answer, speak, SPEECH_S)
+        if begun is not None:
+            self._after.add(task := asyncio.create_task(begun.play(self._bridge, SPEECH_S)))
+            task.add_done_callback(self._after.discard)
+        return begun is not None
 
     async def _notify_completed(
         self, connection: AdapterConnection, event: MessageEvent, key: str, reply: str, outcome: ProcessingOutcome

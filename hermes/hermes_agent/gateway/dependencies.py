@@ -148,6 +148,8 @@ class GatewayDeps:
     """Return the text of an audio file; "" if no provider can transcribe it; runs in a worker."""
     synthesize: Callable[[str], str] | None = None
     """Return the path of an audio file of a text; "" if no provider can synthesize it; runs in a worker."""
+    stream_speech: Callable[[str], Any] = lambda text: None
+    """Return the speech of a text: `format`, and `pieces` while they are made; None for files; runs in a worker."""
     platform_handlers: Callable[[str], Sequence[tuple[str, Callable[[Any], Any]]]] = lambda platform: ()
     """Return the plugins with handlers for a platform, each with its function."""
     translate: Callable[..., str] = english

@@ -238,8 +238,7 @@ class Host:
             values=self.values,
             read_settings=lambda: GatewaySettings.of(self.config.get),
             supports_images=self.supports_images,
-            transcribe=self._features["transcribe"],
-            synthesize=self._features["synthesize"],
+            **{name: self._features[name] for name in ("transcribe", "synthesize", "stream_speech")},
             translate=texts.translate,
             platform_handlers=self.extensions.handlers_for,
         )

@@ -158,6 +158,8 @@ class MediaServices(NamedTuple):
     media: MediaService
     synthesize: Callable[[str], str]
     """Speaks a text and returns the path of the recording, or ""."""
+    stream_speech: Callable[[str], Any]
+    """Returns the speech of a text while it is made (`SpeechStream`), or None."""
     transcribe: Callable[[str], str]
     """Returns the text of a recording, or ""."""
 
@@ -187,7 +189,7 @@ def register(ctx: Registrar, deps: MediaDeps) -> MediaServices:
         listeners=lambda hook: [plugin for plugin, _ in deps.hooks.listeners(hook)],
     )
     register_tools(ctx, media, partial(can_describe_images, deps))
-    return MediaServices(media, media.speech_file, media.transcript_text)
+    return MediaServices(media, media.speech_file, media.stream_speech, media.transcript_text)
 
 
 def can_describe_images(deps: MediaDeps) -> bool:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from hermes_agent.contracts.image_video import (
     ImageGenProvider,
@@ -35,11 +35,14 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.messages import new_id
 from hermes_agent.hooks import HookResult
 from hermes_agent.media.speech_guard import HOOK as SPEECH_HOOK
-from hermes_agent.media.speech_guard import judge_speech
+from hermes_agent.media.speech_guard import SpeechVerdict, judge_speech
 from hermes_agent.media.video import generate_video
 from hermes_agent.system.files import PRIVATE, hold_directory, replace_at, write_atomic
 from hermes_agent.system.installation import BUNDLED_PLUGINS, bundled_plugin
 from hermes_agent.system.processes import tool_environment
+
+if TYPE_CHECKING:
+    from hermes_agent.media.speech import SpeechStream
 
 logger = logging.getLogger(__name__)
 
@@ -145,11 +148,7 @@ class MediaService:
         if chosen.provider is None:
             return {"success": False, "error": f"nothing speaks: {chosen.reason}"}
         provider = chosen.provider
-        tts = self.values().get("tts") or {}
-        required = (tts.get("pre_synthesis") or {}).get("required_plugins") or ()
-        text, refusal = judge_speech(
-            self.fire, text, provider.name, required=required, listening=self.listeners(SPEECH_HOOK)
-        )
+        text, refusal = self._judge(text, provider.name)
         if refusal:
             return {"success": False, "error": refusal, "provider": provider.name}
         kind = getattr(provider, "output_format", DEFAULT_OUTPUT_FORMAT)
@@ -176,6 +175,21 @@ class MediaService:
             "provider": provider.name,
             "voice_compatible": voice,
         }
+
+    def _judge(self, text: str, provider: str) -> SpeechVerdict:
+        """Return what the plugins let be spoken."""
+        tts = self.values().get("tts") or {}
+        required = (tts.get("pre_synthesis") or {}).get("required_plugins") or ()
+        return judge_speech(self.fire, text, provider, required=required, listening=self.listeners(SPEECH_HOOK))
+
+    def stream_speech(self, text: str) -> SpeechStream | None:
+        """Return the speech of a text while it is made, sentence by sentence; None for a provider of files."""
+        from hermes_agent.media.speech import stream_speech  # as above
+
+        provider = self.select_speech().provider
+        if provider is not None and not is_provider_available(provider):
+            provider = None
+        return stream_speech(text, self.values().get("tts") or {}, provider, self._judge)
 
     def copy_picture(self, picture: str) -> str:
         """Return the path of a copy of a local image, so that no command replaces it before it is read.

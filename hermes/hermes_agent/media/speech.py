@@ -1,18 +1,37 @@
-"""Command-line programs for speech: `tts.providers` and `stt.providers`. Source: plugin contract §9.5."""
+"""Programs for speech (`tts.providers`, `stt.providers`), and speech while it is made.
+
+Source: plugin contract §9.5; contract of 0.23 §9.6.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 import shlex
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from hermes_agent.contracts.speech import DEFAULT_OUTPUT_FORMAT, OUTPUT_FORMATS, TranscriptionProvider, TTSProvider
+from hermes_agent.contracts.speech import (
+    DEFAULT_OUTPUT_FORMAT,
+    OUTPUT_FORMATS,
+    STREAMING_PROVIDERS,
+    AudioFormat,
+    StreamingTTSProvider,
+    TranscriptionProvider,
+    TTSProvider,
+)
 from hermes_agent.core.errors import UserError
+from hermes_agent.media.speech_guard import SpeechVerdict
 from hermes_agent.system import processes
+
+logger = logging.getLogger(__name__)
+
+SENTENCE_BYTES = 16 * 1024 * 1024
+"""Most sound of one sentence; the rest of it is dropped."""
+_SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 
 OUTPUT_BYTES = 20_000
 MAX_TEXT = 5_000
@@ -161,3 +180,70 @@ class TranscriptionProgram(_Program, TranscriptionProvider):
             written = [output] if output.exists() else sorted(Path(folder).glob("*.txt"))
             text = written[0].read_text(encoding="utf-8", errors="replace") if written else output_text
         return {"success": True, "transcript": text.strip(), "provider": self.name}
+
+
+class SpeechStream(NamedTuple):
+    """The speech of a text while it is made."""
+
+    format: AudioFormat
+    pieces: Iterator[bytes]
+    """Raw sound; the next piece is made when it is asked for."""
+
+
+class _Speaker(NamedTuple):
+    """What makes the sound of one sentence."""
+
+    name: str
+    format: AudioFormat
+    stream: Callable[[str], Iterator[bytes]]
+
+
+def streaming_provider(tts: Mapping[str, Any]) -> StreamingTTSProvider | None:
+    """Return the registered speaker that `tts.provider` names while its `streaming` is true, or None."""
+    name = str(tts.get("provider") or "")
+    section = tts.get(name)
+    kind = STREAMING_PROVIDERS.get(name)
+    if kind is None or not isinstance(section, Mapping) or not section.get("streaming") or not kind.available():
+        return None
+    return kind(tts, section)
+
+
+def stream_speech(
+    text: str, tts: Mapping[str, Any], provider: TTSProvider | None, judge: Callable[[str, str], SpeechVerdict]
+) -> SpeechStream | None:
+    """Return the speech of a text, sentence by sentence; None if the provider makes files alone.
+
+    Args:
+        tts: the block `tts` of the config.
+        judge: asks the plugins for their verdict, of a sentence and the name of the provider.
+    """
+    own = streaming_provider(tts)
+    if own is not None:
+        sound = AudioFormat(own.sample_rate, own.channels, own.sample_width)
+        speaker = _Speaker(str(tts.get("provider")), sound, own.stream)
+    elif provider is not None and getattr(provider, "streams_pcm", False) and provider.stream_sample_rate:
+        speaker = _Speaker(provider.name, AudioFormat(int(provider.stream_sample_rate)), provider.stream)
+    else:
+        return None
+    return SpeechStream(speaker.format, _spoken(split_sentences(text), speaker, judge))
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text."""
+    return [sentence for part in _SENTENCE_END.split(text) if (sentence := part.strip())]
+
+
+def _spoken(sentences: list[str], speaker: _Speaker, judge: Callable[[str, str], SpeechVerdict]) -> Iterator[bytes]:
+    """Yield the sound of each sentence; a refused one ends the speech."""
+    for sentence in sentences:
+        verdict = judge(sentence, speaker.name)
+        if verdict.refusal:
+            logger.warning("speech of %s ended early: %s", speaker.name, verdict.refusal)
+            return
+        size = 0
+        for piece in speaker.stream(verdict.text):
+            size += len(piece)
+            if size > SENTENCE_BYTES:
+                logger.warning("speech of %s: a sentence has over %d MiB", speaker.name, SENTENCE_BYTES >> 20)
+                break
+            yield piece
