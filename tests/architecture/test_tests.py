@@ -18,6 +18,7 @@ _ADAPTERS = "the steps of an adapter's test run while it is connected, in a loop
 _NO_LOOP = "what it tests is called from a thread without a loop"
 RUNS = {
     "compat/corpus/turn.py": "a program",
+    "compat/repositories/probe.py": "a program",
     "conftest.py": "runs the async tests",
     "contract23/test_context.py": _NO_LOOP,
     "contracts/platform_suite.py": _ADAPTERS,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -197,6 +198,38 @@ def canonical_providers() -> list[ProviderEntry]:
     listed: list[ProviderEntry] = shared("providers", {"": []})[""]
     listed += [entry for entry in found if entry not in listed]
     return listed
+
+
+@dataclass
+class ProviderConfig:
+    """A model provider as upstream's sign-in knows it."""
+
+    id: str
+    name: str
+    auth_type: str
+    portal_base_url: str = ""
+    inference_base_url: str = ""
+    client_id: str = ""
+    scope: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+    api_key_env_vars: tuple[str, ...] = ()
+    base_url_env_var: str = ""
+
+
+def provider_registry() -> dict[str, ProviderConfig]:
+    """Return the model providers by name: their addresses, and the variables of their keys."""
+    found = {}
+    for profile in list_providers():
+        addresses = [name for name in profile.env_vars if name.endswith("_BASE_URL")]
+        found[profile.name] = ProviderConfig(
+            profile.name,
+            profile.display_name or profile.name,
+            profile.auth_type,
+            inference_base_url=profile.base_url,
+            api_key_env_vars=tuple(name for name in profile.env_vars if name not in addresses),
+            base_url_env_var=next(iter(addresses), ""),
+        )
+    return shared("provider_registry", found)
 
 
 def provider_aliases() -> dict[str, str]:

@@ -136,7 +136,7 @@ def differences(ours: Program, plugin: RepositoryPlugin, place: Path, expected: 
     if "registered" not in answer:
         yield str(answer.get("ended"))
         return
-    yield from record.compared(expected, ours.summary(answer))
+    yield from record.compared(expected, ours.summary(answer), record.known_differences().get(plugin.key))
     yield from record.host_errors(answer, expected["log"])
 
 

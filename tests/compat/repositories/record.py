@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,18 @@ from compat.corpus.lists import DATA
 from compat.repositories.find import RepositoryPlugin
 from compat.repositories.run import normal
 
-__all__ = ["RECORD", "compared", "digest", "host_errors", "loads", "raised", "read", "summary", "written"]
+__all__ = [
+    "RECORD",
+    "compared",
+    "digest",
+    "host_errors",
+    "known_differences",
+    "loads",
+    "raised",
+    "read",
+    "summary",
+    "written",
+]
 
 RECORD = DATA / "repositories.json"
 SHOWN = 80
@@ -98,19 +110,32 @@ def host_errors(answer: Mapping[str, Any], known: list[str]) -> list[str]:
     found = []
     for line in answer.get("log", ()):
         text = json.loads(normal(line.get("raised", "")))
+        if line["text"].startswith("Hook '"):  # what a plugin's own callback raised
+            continue
         if text and text not in known and HOST in (line["frames"] or [""])[-1]:
             found.append(f"log: {line['text'][:200]}: {text[:200]}")
     return found
 
 
-def compared(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Return a line for each difference: registrations, then calls; what varied in the record is left out."""
+def known_differences() -> dict[str, dict[str, str]]:
+    """Return the calls that are known to answer otherwise, by plugin, each with the reason."""
+    return tomllib.loads(RECORD.with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def compared(there: Mapping[str, Any], here: Mapping[str, Any], known: Mapping[str, str] | None = None) -> list[str]:
+    """Return a line for each difference: registrations, then calls; what varied in the record is left out.
+
+    Args:
+        known: calls that answer otherwise.
+    """
     found = _fields("", there["registered"], here["registered"])
     varies = set(there.get("varies", ()))
     for what in sorted({*there["calls"], *here["calls"]} - varies):
         peer, ours = there["calls"].get(what), here["calls"].get(what)
         if peer is None or ours is None:
             found.append(f"call {what}: {'not there' if peer is None else 'not here'}")
+        elif what in (known or {}):
+            found += [f"call {what}: it is the same, so repositories.toml is stale"] if peer == ours else []
         elif peer != ours:
             found.append(f"call {what}: {peer[13:]} there, {ours[13:]} here")
     return found

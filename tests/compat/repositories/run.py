@@ -29,9 +29,9 @@ VOLATILE = (
     (re.compile(r"\d{4}-\d\d-\d\d"), "$DATE"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "$UUID"),
     (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,64}\b"), "$HEX"),
+    (re.compile(r'(?<=(ms|ed|ds|on|cy)\\": )\d+(\.\d+)?'), "$NUMBER"),
     (re.compile(r"\b\d{10}(\.\d+|\d{3})?\b"), "$EPOCH"),
     (re.compile(r"\b\d+\.\d{3,}\b"), "$FLOAT"),
-    (re.compile(r'(?<=(ms|ed|ds|on|cy)\\": )\d+(\.\d+)?'), "$NUMBER"),
 )
 """What differs from one run to the next."""
 

@@ -111,6 +111,17 @@ def test_each_recorded_plugin_loads_there_at_a_commit_and_is_the_same_as_itself(
     assert [line for entry in known.values() for line in record.compared(entry, entry)] == []
 
 
+def test_a_known_difference_is_no_difference_and_one_that_is_gone_is_stale() -> None:
+    there, here = ({"registered": {}, "calls": {"tool a": f"000000000000 {text}"}} for text in ("x", "y"))
+
+    assert record.compared(there, here, {"tool a": "why"}) == []
+    assert record.compared(there, there, {"tool a": "why"}) == [
+        "call tool a: it is the same, so repositories.toml is stale"
+    ]
+    known = record.read()
+    assert [c for k, calls in record.known_differences().items() for c in calls if c not in known[k]["calls"]] == []
+
+
 def test_the_record_is_stored_as_it_is_written() -> None:
     text = record.RECORD.read_text(encoding="utf-8")
 
