@@ -27,7 +27,7 @@ def measure(installations: Sequence[Installation], folder: Path) -> list[Row]:
         wanted: list[tuple[str, list[str], float | None]] = [
             ("python -c pass", [installation.python, "-c", "pass"], None),
             ("hermes --version", [installation.hermes, "--version"], 3.0),
-            ("hermes --help", [installation.hermes, "--help"], 7.5),
+            ("hermes --help", [installation.hermes, "--help"], 4.0),
             ("hermes config check", [installation.hermes, "config", "check"], 10.0),
             ("hermes plugins list (100 directory plugins)", [installation.hermes, "plugins", "list"], 6.0),
         ]

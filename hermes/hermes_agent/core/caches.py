@@ -47,10 +47,19 @@ class LruDict(OrderedDict[K, V]):
             if self._on_drop is not None:
                 self._on_drop(*dropped)
 
+    def touch(self, key: K) -> None:
+        """Count a key as used now, if it is there; atomic."""
+        try:  # noqa: SIM105 - `suppress` takes as long as a tenth of a tool call
+            self.move_to_end(key)
+        except KeyError:
+            pass
+
     def use(self, key: K, make: Callable[[], V]) -> V:
         """Return the value of a key, made by `make` if there is none, and count it as used now."""
-        value = self[key] if key in self else make()
-        self[key] = value
+        if key in self:
+            self.move_to_end(key)
+            return self[key]
+        value = self[key] = make()
         return value
 
 

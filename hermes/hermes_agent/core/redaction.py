@@ -138,8 +138,10 @@ class Redactor:
     def __call__(self, text: str) -> str:
         """Return `text` with every secret replaced by `MASK`."""
         finder = self._known.finder
-        text = _mask_spans(text, _find_secrets(finder, text, looks=True))
-        text = _mask_spans(text, finder.disguises.find_spans(text))
+        if found := _find_secrets(finder, text, looks=True):
+            text = _mask_spans(text, found)
+        if finder.disguises.may_be_in(text):
+            text = _mask_spans(text, finder.disguises.find_spans(text))
         for pattern in self._patterns:
             text = pattern.sub(MASK, text)
         return text

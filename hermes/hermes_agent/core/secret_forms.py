@@ -306,9 +306,13 @@ class EncodedSecrets:
                 return places[-length]
         return len(text)
 
+    def may_be_in(self, text: str) -> bool:
+        """Return whether `text` is long enough for a form of a secret."""
+        return bool(self._heads) and len(text) >= SHORTEST_SPELLED
+
     def find_spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the spans of forms of secrets in `text`, unordered; spans may overlap."""
-        if not self._heads or len(text) < SHORTEST_SPELLED:
+        if not self.may_be_in(text):
             return
         hits = self._finder.find_matches_as_indexes(_squeeze(text), overlapping=True)
         for index in {index for index, _, _ in hits}:

@@ -168,6 +168,10 @@ class HookResult(NamedTuple):
     """The callback's name."""
 
 
+_NO_ANSWER = HookResult("")
+"""Of a fast call that returned None; the answers that count are those with a value or an error."""
+
+
 class HookAccount(Protocol):
     """Account of the calls; a request middleware counts as a hook with the name of its kind."""
 
@@ -261,6 +265,8 @@ class ListenerCaller:
         listener.is_fast = seconds < FAST_S
         if self.account is not None:
             self.account.hook(listener.plugin, name, seconds, error)
+        if value is None and error is None and listener.is_fast:
+            return _NO_ANSWER
         return HookResult(listener.plugin, value, error, seconds, listener.name)
 
 

@@ -167,7 +167,10 @@ class Observers:
         if line is None:
             return HookResult(listener.plugin)
         result = self._call(hook, listener, given)
-        following = self._ended(line, call, result)
+        if listener.is_fast and result.error is None:
+            following = self._next(line, call)
+        else:
+            following = self._ended(line, call, result)
         if following is not None:
             self._run_calls(line, following)
         return result

@@ -96,7 +96,7 @@ class Host:
         self.needs_restart: list[str] = []
         """Blocks of the config that changed at the last reload and need a restart."""
         self.bridge = Bridge()
-        self.network = settings.network_table(config, self.get, home)
+        self.network = settings.network_table(config, self.get, home, self.values)
         self.account = UsageAccount()
         self.hooks = HookBus(
             self.bridge.wait_plugin,

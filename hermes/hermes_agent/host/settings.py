@@ -174,17 +174,20 @@ def platform_hints(platforms: PlatformRegistry, get: Callable[[str], Any]) -> Ca
     return hint
 
 
-def network_table(config: configuration.Config, get: Callable[[str], Any], home: Path) -> HostTables:
+def network_table(
+    config: configuration.Config, get: Callable[[str], Any], home: Path, values: Callable[[], object]
+) -> HostTables:
     """Return the table of hosts.
 
     Args:
         get: returns the value in effect of a key of the config, after each reload, too.
+        values: returns the config in effect.
 
     Raises:
         ConfigError: an entry names no host.
     """
     HostTable.of(config.get)
-    return HostTables(get, home)
+    return HostTables(get, home, values)
 
 
 def answer_spill(config: configuration.Config, home: Path) -> AnswerSpill:

@@ -1,6 +1,6 @@
 """Usage of each plugin: calls, errors, seconds in hooks and tools, tokens and dollars of `ctx.llm`.
 
-Each call of a plugin is recorded with one append to a deque, which threads share without a lock; the sums are made when
+Each call of a plugin is recorded with one append to a list, which threads share without a lock; the sums are made when
 they are read. Built-in tools are not recorded.
 
 The module also finds the plugin and the place of threads in which plugin code failed or does not return.
@@ -69,15 +69,18 @@ class UsageAccount:
 
     def __init__(self) -> None:
         self._notes: deque[_Note] = deque()
+        self._hook_times: dict[str, list[float]] = {}
+        """By plugin, the seconds of calls without an error: they are added in one step."""
+        self._tool_times: dict[str, list[float]] = {}
         self._tallies: dict[str, PluginUsage] = {}
         self._lock = threading.Lock()
 
     def hook(self, plugin: str, hook: str, seconds: float, error: BaseException | None) -> None:
         """Record a finished call of a hook."""
-        notes = self._notes  # not through `_note`, which would double the cost
-        notes.append((plugin, "hook", 1, seconds, "" if error is None else f"hook {hook}: {error!r}", _NO_TOKENS))
-        if len(notes) >= MAX_NOTES:
-            self._fold()
+        if error is None:
+            self._add_time(self._hook_times, plugin, seconds)
+        else:
+            self._note((plugin, "hook", 1, seconds, f"hook {hook}: {error!r}", _NO_TOKENS))
 
     def hook_overran(self, plugin: str, hook: str, limit_s: float) -> None:
         """Record that a hook exceeded its time limit; the call itself is recorded when it ends."""
@@ -89,7 +92,10 @@ class UsageAccount:
         Args:
             error: why the call gave no result; empty if it gave one.
         """
-        self._note((plugin, "tool", 1, seconds, f"tool {tool}: {error}" if error else "", _NO_TOKENS))
+        if error:
+            self._note((plugin, "tool", 1, seconds, f"tool {tool}: {error}", _NO_TOKENS))
+        else:
+            self._add_time(self._tool_times, plugin, seconds)
 
     def fault(self, plugin: str, text: str) -> None:
         """Record an error outside hooks and tools."""
@@ -114,14 +120,30 @@ class UsageAccount:
         if len(self._notes) >= MAX_NOTES:
             self._fold()
 
+    def _add_time(self, times: dict[str, list[float]], plugin: str, seconds: float) -> None:
+        waiting = times.get(plugin)
+        if waiting is None:
+            waiting = times.setdefault(plugin, [])
+        waiting.append(seconds)
+        if len(waiting) >= MAX_NOTES:
+            self._fold()
+
     def _fold(self) -> None:
         with self._lock:
+            for plugin, waiting in list(self._hook_times.items()):
+                taken = _taken(waiting)
+                tally = self._tallies.setdefault(plugin, PluginUsage())
+                tally.hook_calls += len(taken)
+                tally.hook_seconds += sum(taken)
+            for plugin, waiting in list(self._tool_times.items()):
+                taken = _taken(waiting)
+                tally = self._tallies.setdefault(plugin, PluginUsage())
+                tally.tool_calls += len(taken)
+                tally.tool_seconds += sum(taken)
             notes, tallies = self._notes, self._tallies
             while notes:
                 plugin, kind, calls, seconds, error, tokens = notes.popleft()
-                tally = tallies.get(plugin)
-                if tally is None:
-                    tally = tallies[plugin] = PluginUsage()
+                tally = tallies.setdefault(plugin, PluginUsage())
                 if kind == "hook":
                     tally.hook_calls += calls
                     tally.hook_seconds += seconds
@@ -135,6 +157,14 @@ class UsageAccount:
                     tally.llm_cost_usd += tokens[2]
                 if error:
                     _add_error(tally, kind, error)
+
+
+def _taken(waiting: list[float]) -> list[float]:
+    """Remove and return the values; other threads append meanwhile."""
+    count = len(waiting)
+    taken = waiting[:count]
+    del waiting[:count]
+    return taken
 
 
 def _add_error(tally: PluginUsage, kind: str, error: str) -> None:

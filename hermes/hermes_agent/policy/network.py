@@ -285,12 +285,17 @@ class HostTables:
     Args:
         get: returns the current value of a config key.
         home: the home with the config that keeps the answers `always`; None keeps them in memory only.
+        values: returns the config in effect, which is another object after each reload. Without it each use reads the
+            lists.
     """
 
-    def __init__(self, get: Callable[[str], Any], home: Path | None = None) -> None:
-        self._get, self._home = get, home
+    def __init__(
+        self, get: Callable[[str], Any], home: Path | None = None, values: Callable[[], object] | None = None
+    ) -> None:
+        self._get, self._home, self._values = get, home, values
         self._added: list[str] = []
         self._read: tuple[list[Any], HostTable] | None = None
+        self._restricts: tuple[object, int, bool] | None = None
 
     def current(self) -> HostTable:
         """Return the table; when the lists are invalid, a table that denies every host."""
@@ -322,9 +327,14 @@ class HostTables:
 
     @property
     def restricts_tools(self) -> bool:
-        """Whether tools are refused some destination, or ask about it."""
+        """Whether tools are refused some destination, or ask about it: each tool call reads it several times."""
+        known, values = self._restricts, None if self._values is None else self._values()
+        if known is not None and values is not None and known[0] is values and known[1] == len(self._added):
+            return known[2]
         table = self.current()
-        return self.tool_mode != "on" or bool(table.denied or table.blocklist or table.broken)
+        restricts = self.tool_mode != "on" or bool(table.denied or table.blocklist or table.broken)
+        self._restricts = values, len(self._added), restricts
+        return restricts
 
     def allow_always(self, text: str) -> None:
         """Add an entry to `network.hosts`, in memory and in the config file.

@@ -317,7 +317,7 @@ class TaintTracker:
         is_own = effect.returns == "own" and effect.does != "runs" and not effect.place and TAG not in result
         if not is_own or self.is_tainted(session_id):
             return False
-        self._conversation(session_id)  # counts as use, so that it stays in memory
+        self._conversations.touch(session_id)  # stays in memory
         return True
 
     def add_result(self, call: CheckedCall, result: str, *, ok: bool) -> str:

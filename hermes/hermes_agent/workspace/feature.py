@@ -347,7 +347,7 @@ def register_tools(
         schemas.TERMINAL,
         shell,
         emoji="💻",
-        dynamic_schema_overrides=shell.schema,
+        dynamic_schema_overrides=partial(schemas.terminal_changes, shells),
         approval=shell.approval,
         effect=Effect("runs", ("command",), place=shell.files),
     )
@@ -413,8 +413,3 @@ class _LazyHandler:
         except (ToolFailed, ValueError):  # the handler refused the same arguments
             return []
         return found
-
-    def schema(self) -> dict[str, Any]:
-        """Return the parts of the schema that depend on the backend."""
-        changed: dict[str, Any] = self.loaded.schema()
-        return changed

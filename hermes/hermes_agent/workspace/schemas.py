@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.task_shells import TaskShells
 
 ACTIONS = ("list", "poll", "log", "wait", "kill", "write", "submit", "close")
 """Actions of the tool `process`."""
@@ -118,3 +121,29 @@ PROCESS: dict[str, Any] = {
         "required": ["action"],
     },
 }
+
+WRITE_TO: dict[str, Any] = {
+    "type": "string",
+    "description": (
+        "Folder outside the working directory, as ~/Documents, that this command writes in, and in no other; the user"
+        " is asked once for each folder."
+    ),
+}
+UNCONFINED: dict[str, Any] = {
+    "type": "boolean",
+    "description": "Run outside the sandbox; the user is asked each time. Only when the sandbox made the command fail.",
+}
+
+
+def terminal_changes(shells: TaskShells) -> dict[str, Any]:
+    """Return the changes of the backend to the description and parameters of `terminal`."""
+    backend = shells.backend_or_none
+    if backend is None or not backend.description:
+        return {}
+    changed: dict[str, Any] = {"description": f"{TERMINAL['description']} {backend.description}"}
+    more = {"write_to": WRITE_TO} if backend.opens else {}
+    more |= {"unconfined": UNCONFINED} if backend.can_leave else {}
+    if more:
+        properties = {**TERMINAL["parameters"]["properties"], **more}
+        changed["parameters"] = {**TERMINAL["parameters"], "properties": properties}
+    return changed

@@ -31,7 +31,6 @@ from hermes_agent.tools import tool_result
 from hermes_agent.workspace import tool_context
 from hermes_agent.workspace.backend import MAX_STATE, ShellState, run_command
 from hermes_agent.workspace.background_processes import BackgroundProcesses
-from hermes_agent.workspace.schemas import TERMINAL
 from hermes_agent.workspace.task_shells import TaskShells
 from hermes_agent.workspace.text_forms import decode_output, shorten_output, strip_sequences
 from hermes_agent.workspace.tool_context import ToolContext
@@ -48,11 +47,6 @@ MOST_HELD = 20
 
 _EXIT_TIMEOUT, _EXIT_CANCELLED, _EXIT_FAILED = 124, 130, -1
 
-
-UNCONFINED: dict[str, Any] = {
-    "type": "boolean",
-    "description": "Run outside the sandbox; the user is asked each time. Only when the sandbox made the command fail.",
-}
 
 _READ_ONLY = """
     basename cat cmp cut date df diff dirname du echo false grep head hostname id ls md5sum nl ps pwd realpath rg
@@ -116,19 +110,6 @@ class TerminalTool:
     """The background processes; None for none."""
     watch: Callable[[], None] = lambda: None
     """Called when a new process has notifications."""
-
-    def schema(self) -> dict[str, Any]:
-        """Return the changes of the backend to the description and parameters of the tool."""
-        backend = self.shells.backend_or_none
-        if backend is None or not backend.description:
-            return {}
-        changed: dict[str, Any] = {"description": f"{TERMINAL['description']} {backend.description}"}
-        more = {"write_to": tool_context.WRITE_TO} if backend.opens else {}
-        more |= {"unconfined": UNCONFINED} if backend.can_leave else {}
-        if more:
-            properties = {**TERMINAL["parameters"]["properties"], **more}
-            changed["parameters"] = {**TERMINAL["parameters"], "properties": properties}
-        return changed
 
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | str | None:
         """Return why the command is refused, None when it runs without a question, or the approval request.

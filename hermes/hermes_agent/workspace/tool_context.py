@@ -319,15 +319,6 @@ class ToolContext:
         return os.fsencode(shown).decode("utf-8", "replace")  # a name need not be UTF-8
 
 
-WRITE_TO: dict[str, Any] = {
-    "type": "string",
-    "description": (
-        "Folder outside the working directory, as ~/Documents, that this command writes in, and in no other; the user"
-        " is asked once for each folder."
-    ),
-}
-
-
 class FolderAnswer(NamedTuple):
     """The rule that an approval for a folder covers."""
 

@@ -22,6 +22,8 @@ def test_a_full_lru_dict_drops_what_was_used_longest_ago() -> None:
     known: LruDict[str, int] = LruDict(2, on_drop=lambda key, value: dropped.append((key, value)))
     known["a"], known["b"] = 1, 2
     assert known.use("a", lambda: 0) == 1
+    known.touch("a"), known.touch("gone")
+    assert "gone" not in known
     assert known.get("b") == 2, "reading is no use"
     assert known.use("c", lambda: 3) == 3
     known["a"] = 4

@@ -156,6 +156,26 @@ def test_always_counts_at_once_and_is_written_once(tmp_path):
     assert (tmp_path / "config.yaml").read_text().count("example") == 2
 
 
+def test_whether_tools_are_restricted_is_known_until_the_config_or_an_answer_changes():
+    reads: list[str] = []
+    values = {"network.tools": "on"}
+
+    def get(key: str) -> object:
+        reads.append(key)
+        return values.get(key)
+
+    tables = HostTables(get, values=lambda: values)
+    assert not tables.restricts_tools
+    reads.clear()
+    assert not tables.restricts_tools and reads == []
+    values = {"network.tools": "on", "network.deny": ["evil.example"]}
+    assert tables.restricts_tools
+    values = {"network.tools": "on"}
+    assert not tables.restricts_tools
+    tables.allow_always("a.example")
+    assert not tables.restricts_tools and "network.hosts" in reads
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("backend", ["local", "docker", "singularity", "ssh", "modal", "a-plugin"])
 def test_what_the_table_does_not_rule_is_said(mode: Mode, backend: str) -> None:
