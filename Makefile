@@ -30,6 +30,7 @@
 #   make test-skills  bundled skills on machines with the fault that they are about (needs root; 500 MB; minutes)
 #   make test-readme  the README's commands and a new user's tasks in empty containers, every install line
 #   make compat       published plugins and MCP servers; plugins are compared with upstream (needs a package index)
+#   make upstream-tests DIR=…  upstream's own tests against the served names (its checkout or git directory)
 #   make properties   what has to hold for all input, with new examples (`make test` draws the same ones each time)
 #   make fuzz         the HTTP interface against requests that no client should send (installs schemathesis)
 #
@@ -61,7 +62,7 @@ BFCL := .cache/bfcl/.done
 
 .PHONY: help run install uninstall check test test-quick docs pictures site hooks lock clean \
   test-light test-all test-nix test-nixos-modules test-matrix test-update test-vm test-podman test-skills test-readme \
-  compat properties fuzz chaos-turns chaos attack agentdojo bench commands eval soak
+  compat upstream-tests properties fuzz chaos-turns chaos attack agentdojo bench commands eval soak
 
 help:
 	@sed -n '3,/^SHELL/s/^# \{0,1\}//p' $(MAKEFILE_LIST)
@@ -166,6 +167,11 @@ compat: $(VENV)/.dev
 	@HERMES_ALL_PLATFORMS=1 HERMES_PUBLISHED_MCP=1 HERMES_PUBLISHED_HOMES=1 HERMES_SURFACE=1 $(BIN)/python -m pytest -q \
 	  tests/compat/test_surface.py tests/e2e/test_published_platforms.py tests/e2e/test_published_mcp.py tests/e2e/test_published_homes.py \
 	  tests/e2e/test_openclaw_homes.py
+
+# The repository of upstream is no part of this one: `DIR` is a checkout of it, or a git directory.
+upstream-tests: $(VENV)/.dev
+	@test -n "$(DIR)" || { echo "make upstream-tests: DIR=… names a checkout or git directory of upstream" >&2; exit 2; }
+	@cd tests && ../$(BIN)/python -m compat.peer_suite "$(abspath $(DIR))" $(ARGS)
 
 chaos: chaos-turns
 	@HERMES_CHAOS_KILLS=$${KILLS:-300} HERMES_CHAOS_FACTOR=20 $(BIN)/python -m pytest -s tests/chaos \

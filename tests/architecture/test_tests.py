@@ -19,6 +19,7 @@ _NO_LOOP = "what it tests is called from a thread without a loop"
 RUNS = {
     "compat/corpus/turn.py": "a program",
     "compat/repositories/probe.py": "a program",
+    "compat/peer_suite/child.py": "runs the async tests of upstream",
     "conftest.py": "runs the async tests",
     "contract23/test_context.py": _NO_LOOP,
     "contracts/platform_suite.py": _ADAPTERS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -82,8 +83,11 @@ def test_the_defaults_are_the_contract_s() -> None:
     assert (made.threshold_percent, made.protect_first_n, made.protect_last_n) == (0.75, 3, 6)
     assert made.should_compress_preflight(MESSAGES) is made.should_defer_preflight_to_real_usage(1) is False
     assert (made.has_content_to_compress(MESSAGES), made.get_tool_schemas()) == (True, [])
-    with pytest.raises(NotImplementedError, match="'memory' has no tool 'x'"):
-        made.handle_tool_call("x", {})
+    assert json.loads(made.handle_tool_call("x", {})) == {"error": "context engine 'memory' has no tool 'x'"}
+    made.last_prompt_tokens, made.context_length = 50_000, 200_000
+    assert made.get_status()["usage_percent"] == 25
+    made.last_prompt_tokens = -1
+    assert (made.get_status()["last_prompt_tokens"], made.get_status()["usage_percent"]) == (0, 0)
 
 
 class OfTheGuide(ContextEngine):

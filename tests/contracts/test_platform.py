@@ -224,6 +224,7 @@ def run(home: Path, *names: str, config: str = "") -> Host:
     return host
 
 
+BUNDLED_TELEGRAM = "telegram-platform"
 IRC = """
 def register(ctx):
     ctx.register_platform("irc", "IRC", lambda config: None, lambda: True{more})
@@ -281,16 +282,60 @@ def test_of_two_plugins_with_one_name_the_second_goes_without_and_the_check_name
     assert "platform:irc" in document["plugins"][0]["providers"]
 
 
-def test_a_name_of_the_contract_s_own_platforms_is_the_agent_s_unless_the_operator_allows_it(
-    home: Path, served: None
+def test_a_name_that_the_host_serves_is_the_agent_s_unless_the_operator_allows_it(home: Path, served: None) -> None:
+    write(home, "hook", IRC.format(more="").replace('"irc"', '"webhook"'))
+
+    refused = run(home, "hook").plugins.find("hook")
+    allowed = run(home, "hook", config="  entries: {hook: {allow_tool_override: true}}\n").plugins.find("hook")
+
+    assert refused is not None and allowed is not None
+    assert [(p.name, p.text) for p in refused.problems] == [("webhook", "platform `webhook` belongs to the agent")]
+    assert allowed.providers_registered == [(PLATFORM, "webhook")]
+
+
+@pytest.mark.parametrize(
+    ("config", "owner"),
+    [
+        ("", "tg"),
+        ("platforms: {telegram: {enabled: true}}\n", BUNDLED_TELEGRAM),
+        ("platforms: {telegram: {enabled: true, provider: tg}}\n", "tg"),
+        ("platforms: {telegram: {provider: telegram}}\n", BUNDLED_TELEGRAM),
+    ],
+)
+def test_a_bundled_platform_gives_its_name_to_a_plugin_unless_it_is_enabled_or_selected(
+    home: Path, served: None, monkeypatch: pytest.MonkeyPatch, config: str, owner: str
 ) -> None:
+    monkeypatch.delenv("HERMES_BUNDLED_PLUGINS", raising=False)
     write(home, "tg", IRC.format(more="").replace('"irc"', '"telegram"'))
 
-    refused = run(home, "tg").plugins.records[0]
-    allowed = run(home, "tg", config="  entries: {tg: {allow_tool_override: true}}\n")
+    host = run(home, "tg", config=config)
 
-    assert [(p.name, p.text) for p in refused.problems] == [("telegram", "platform `telegram` belongs to the agent")]
-    assert allowed.plugins.records[0].providers_registered == [(PLATFORM, "telegram")]
+    record = host.plugins.find("tg")
+    assert record is not None
+    assert host.platforms.owner("telegram") == owner
+    assert record.providers_registered == ([(PLATFORM, "telegram")] if owner == "tg" else [])
+    if owner != "tg":
+        assert record.problems[0].text.startswith("platform `telegram` belongs to plugin `telegram")
+        assert "platforms.telegram.provider" in record.problems[0].remedy
+
+
+def test_a_platform_plugin_may_use_its_name_while_it_is_imported(home: Path, served: None) -> None:
+    body = "from gateway.config import Platform\nMINE = Platform('newchat')\n"
+    write(home, "newchat", body + IRC.format(more="").replace('"irc"', '"newchat"'))
+
+    record = run(home, "newchat").plugins.find("newchat")
+
+    assert record is not None and record.enabled, record and record.error
+
+
+def test_settings_of_a_block_at_the_top_level_reach_the_platform(home: Path, served: None) -> None:
+    write(home, "irc2", IRC.format(more="").replace('"irc"', '"irc2"'))
+    top = "irc2: {require_mention: true, allow_from: [ann], unknown: 1}\nplatforms: {irc2: {allow_from: [bob]}}\n"
+
+    host = run(home, "irc2", config=top)
+
+    extra = gateway_config(host.config.values, host.platforms).platforms[Platform("irc2")].extra
+    assert extra == {"require_mention": True, "allow_from": ["bob"]}
 
 
 def test_what_a_plugin_registered_before_it_failed_is_taken_back(home: Path, served: None) -> None:

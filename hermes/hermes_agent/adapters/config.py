@@ -13,7 +13,19 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-__all__ = ["BUILTIN_PLATFORMS", "HomeChannel", "Platform", "PlatformConfig", "PlatformLookup", "add_lookup"]
+__all__ = [
+    "BUILTIN_PLATFORMS",
+    "HOST_PLATFORMS",
+    "HomeChannel",
+    "Platform",
+    "PlatformConfig",
+    "PlatformLookup",
+    "SHARED_SETTINGS",
+    "add_lookup",
+    "lookups",
+    "platform_blocks",
+    "platform_provider",
+]
 
 
 class PlatformLookup(Protocol):
@@ -30,6 +42,11 @@ _lock = threading.Lock()
 def add_lookup(registry: PlatformLookup) -> None:
     """Look up names that are not members in `registry`, for as long as it lives."""
     _lookups.add(registry)
+
+
+def lookups() -> tuple[PlatformLookup, ...]:
+    """Return the objects that know names of platforms."""
+    return tuple(_lookups)
 
 
 class Platform(Enum):
@@ -71,7 +88,7 @@ class Platform(Enum):
         present = cls._value2member_map_.get(name)
         if present is not None:
             return present  # type: ignore[return-value]  # typeshed declares Enum
-        if not name or not any(registry.is_registered(name) for registry in tuple(_lookups)):
+        if not name or not any(registry.is_registered(name) for registry in lookups()):
             return None
         with _lock:
             if name not in _made_platforms:
@@ -88,6 +105,34 @@ class Platform(Enum):
 
 BUILTIN_PLATFORMS = frozenset(platform.value for platform in Platform)
 """Names of the platforms of the contract."""
+HOST_PLATFORMS = frozenset({"local", "api_server", "webhook"})
+"""Those that the host itself serves; the other names are free for plugins."""
+
+SHARED_SETTINGS = (
+    *("allow_admin_from", "allow_from", "allowed_chats", "allowed_topics", "channel_prompts", "channel_skill_bindings"),
+    *("cron_continuable_surface", "dm_policy", "exclusive_bot_mentions", "free_response_channels"),
+    *("group_allow_admin_from", "group_allow_from", "group_allowed_chats", "group_policy"),
+    *("group_user_allowed_commands", "mention_patterns", "notice_delivery", "observe_unmentioned_group_messages"),
+    *("reply_in_thread", "reply_prefix", "require_mention", "unauthorized_dm_behavior", "user_allowed_commands"),
+)
+"""Settings that a platform's block at the top level of the config may have, besides those below `platforms`."""
+
+
+def platform_blocks(values: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the blocks of `platforms` and `gateway.platforms` by name; keys of `platforms` win."""
+    gateway = values.get("gateway")
+    found: dict[str, Mapping[str, Any]] = {}
+    for table in (gateway.get("platforms") if isinstance(gateway, Mapping) else None, values.get("platforms")):
+        for name, block in table.items() if isinstance(table, Mapping) else ():
+            if isinstance(block, Mapping):
+                key = str(name).strip().lower()
+                found[key] = {**found.get(key, {}), **block}
+    return found
+
+
+def platform_provider(values: Mapping[str, Any], name: str) -> str:
+    """Return the plugin that `platforms.<name>.provider` of a config selects, or ""."""
+    return str(platform_blocks(values).get(name, {}).get("provider") or "")
 
 
 _PLAIN = (
@@ -97,7 +142,7 @@ _PLAIN = (
     "typing_indicator",
     "typing_status_text",
 )
-_KNOWN = frozenset({"enabled", "home_channel", "reply_to_mode", "channel_overrides", "extra", *_PLAIN})
+_KNOWN = frozenset({"enabled", "provider", "home_channel", "reply_to_mode", "channel_overrides", "extra", *_PLAIN})
 
 
 @dataclass

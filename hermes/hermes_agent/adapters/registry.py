@@ -13,7 +13,17 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, TypeVar
 
-from hermes_agent.adapters.config import BUILTIN_PLATFORMS, HomeChannel, Platform, PlatformConfig, add_lookup
+from hermes_agent.adapters.config import (
+    BUILTIN_PLATFORMS,
+    HOST_PLATFORMS,
+    SHARED_SETTINGS,
+    HomeChannel,
+    Platform,
+    PlatformConfig,
+    add_lookup,
+    lookups,
+    platform_blocks,
+)
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.core.registry import (
     BUILTIN,
@@ -159,7 +169,7 @@ class PlatformRegistry(StoreGroup):
         """Register a platform.
 
         Args:
-            builtin: whether it is part of the agent and may have a name of the contract.
+            builtin: whether it is part of the agent and may have a name of the host's own.
 
         Raises:
             ValueError: the name is invalid.
@@ -168,7 +178,7 @@ class PlatformRegistry(StoreGroup):
         name = entry.name
         if not isinstance(name, str) or not name.strip() or name != name.strip().lower():
             raise ValueError(f"invalid name of a platform: {name!r}: expected lower case")
-        if name in BUILTIN_PLATFORMS and not builtin and not owner.may_override:
+        if name in HOST_PLATFORMS and not builtin and not owner.may_override:
             raise Conflict(PLATFORM.label, name, BUILTIN, owner.key)
         present = self._entries.get(name)
         self._entries.add(name, entry, owner=owner.key, replace=owner.may_override)
@@ -176,10 +186,14 @@ class PlatformRegistry(StoreGroup):
         if present is not None:
             logger.debug("Platform '%s' re-registered (was %s, now %s)", name, present.source, entry.source)
 
-    def register_deferred(self, name: str, loader: Callable[[], Any]) -> None:
+    def register_deferred(self, name: str, loader: Callable[[], Any], *, owner: str = "") -> None:
         """Register a function that registers the platform at its first use; a registered name is kept."""
         if self._entries.get(name) is None:
-            self._deferred.add(name, loader, owner=current_owner().key, replace=True)
+            self._deferred.add(name, loader, owner=owner or current_owner().key, replace=True)
+
+    def is_free(self, name: str, values: Mapping[str, Any]) -> bool:
+        """Return whether a plugin may take the name: it was only deferred, and the config does not enable it."""
+        return name not in self._entries and platform_blocks(values).get(name, {}).get("enabled") is not True
 
     def unregister(self, name: str) -> bool:
         """Remove a platform; return whether it was there."""
@@ -219,7 +233,7 @@ class PlatformRegistry(StoreGroup):
 
     def owner(self, name: str) -> str | None:
         """Return the key of the plugin that registered a platform."""
-        return self._entries.owner(name)
+        return self._entries.owner(name) or self._deferred.owner(name)
 
     def availability(self, name: str) -> PlatformAvailability:
         """Return the result of `check_fn`; an exception counts as unavailable and is the reason."""
@@ -322,6 +336,7 @@ class GatewayConfig:
     group_sessions_per_user: bool = True
     thread_sessions_per_user: bool = False
     reset_triggers: list[str] = field(default_factory=lambda: ["/new", "/reset"])
+    registry: PlatformRegistry | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> GatewayConfig:
@@ -340,8 +355,17 @@ class GatewayConfig:
         return {"platforms": platforms, **{name: getattr(self, name) for name in GATEWAY_SETTINGS}}
 
     def get_connected_platforms(self) -> list[Platform]:
-        """Return the enabled platforms."""
-        return [platform for platform, config in self.platforms.items() if config.enabled]
+        """Return the enabled platforms that accept their settings; one that is not registered is left out."""
+        return [name for name, config in self.platforms.items() if config.enabled and self._accepts(name, config)]
+
+    def _accepts(self, platform: Platform, config: PlatformConfig) -> bool:
+        """Return whether the platform's own probe accepts its settings; one of the contract needs no plugin."""
+        known = [self.registry] if self.registry else [each for each in lookups() if isinstance(each, PlatformRegistry)]
+        entry = next((found for each in known if (found := each.get(platform.value)) is not None), None)
+        if entry is None:
+            return platform.value in BUILTIN_PLATFORMS
+        probe = entry.is_connected or entry.validate_config
+        return probe is None or bool(_call_platform(probe, (config,), "its check of the settings", platform.value))
 
     def get_home_channel(self, platform: Platform) -> HomeChannel | None:
         """Return the home channel of a platform, or None."""
@@ -375,14 +399,14 @@ def gateway_config(values: Mapping[str, Any], registry: PlatformRegistry) -> Gat
         thread_sessions_per_user=bool(values.get("thread_sessions_per_user", False)),
         reset_triggers=list(values.get("reset_triggers") or ["/new", "/reset"]),
     )
+    config.registry = registry
     states = {state.name: state for state in platform_states(values, registry)}
-    for name in (*_blocks(values), *states):
-        try:
-            platform = Platform(name)
-        except ValueError:
+    for name in (*platform_blocks(values), *states):
+        if name not in BUILTIN_PLATFORMS and not registry.is_registered(name):
             logger.warning("platforms.%s: no plugin registered a platform of that name", name)
             continue
-        block = states[name].config if name in states else _from_block(name, _blocks(values)[name])
+        platform = Platform(name)
+        block = states[name].config if name in states else _from_block(name, platform_blocks(values)[name])
         if block is not None:
             config.platforms[platform] = block
     return config
@@ -394,7 +418,7 @@ def platform_states(values: Mapping[str, Any], registry: PlatformRegistry, *, lo
     Args:
         load: whether to load deferred platforms; otherwise they are omitted.
     """
-    blocks = _blocks(values)
+    blocks = platform_blocks(values)
     entries = registry.all_entries() if load else registry.loaded_entries()
     return [_state(entry, values, blocks, registry.availability) for entry in entries]
 
@@ -426,22 +450,11 @@ def _state(
     if entry.source != PLUGIN_SOURCE:
         return PlatformState(name, known, f"platforms.{name}.enabled is not true")
     if entry.is_connected is not None and not _call_platform(entry.is_connected, (seeded,), "is_connected", name):
-        return PlatformState(name, known, "it is not configured" + _missing(entry))
+        needs = f" (it needs {', '.join(entry.required_env)})" if entry.required_env else ""
+        return PlatformState(name, known, f"it is not configured{needs}")
     if not can.ok:
         return PlatformState(name, known, can.reason)
     return PlatformState(name, seeded, "it is configured" if entry.is_connected else "its check_fn returned True")
-
-
-def _blocks(values: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the blocks of `platforms` and `gateway.platforms` by name; keys of `platforms` win."""
-    gateway = values.get("gateway")
-    found: dict[str, Mapping[str, Any]] = {}
-    for table in (gateway.get("platforms") if isinstance(gateway, Mapping) else None, values.get("platforms")):
-        for name, block in table.items() if isinstance(table, Mapping) else ():
-            if isinstance(block, Mapping):
-                key = str(name).strip().lower()
-                found[key] = {**found.get(key, {}), **block}
-    return found
 
 
 def _from_block(name: str, block: Mapping[str, Any]) -> PlatformConfig:
@@ -449,12 +462,16 @@ def _from_block(name: str, block: Mapping[str, Any]) -> PlatformConfig:
 
 
 def _own_settings(entry: PlatformEntry, values: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that the platform derives from its block at the top level or below `platforms`."""
+    """Return the settings that a platform's blocks below `platforms` and at the top level add.
+
+    Of the block at the top level, `SHARED_SETTINGS` count as they are; a key below `platforms` wins.
+    """
     translate = entry.apply_yaml_config_fn
     own = values.get(entry.name)
+    shared = {k: own[k] for k in SHARED_SETTINGS if k in own and k not in block} if isinstance(own, Mapping) else {}
     block = {**block, **own} if isinstance(own, Mapping) else dict(block)
     block = {key: value for key, value in block.items() if value != {}}  # without defaults of the schema
-    return _settings_of_function(
+    return shared | _settings_of_function(
         translate if block else None, (dict(values), block), "apply_yaml_config_fn", entry.name
     )
 
@@ -468,10 +485,6 @@ def _settings_of_function(
         logger.warning("Platform '%s': %s returned %s: expected a dict", name, what, type(given).__name__)
         return {}
     return dict(given or {})
-
-
-def _missing(entry: PlatformEntry) -> str:
-    return f" (it needs {', '.join(entry.required_env)})" if entry.required_env else ""
 
 
 def _call_platform(function: Callable[..., T], args: Iterable[Any], what: str, name: str) -> T | None:

@@ -1,6 +1,7 @@
 """Direct message loop of an adapter that runs without a gateway: its message handler answers.
 
-Importing this module installs the loop; upstream's module of `BasePlatformAdapter` is mapped to it. A session processes
+Importing this module installs the loop; upstream's modules of `BasePlatformAdapter` and `Platform` are mapped to it.
+`Platform` then knows the bundled platforms, also without a host. A session processes
 one message at a time. Messages that arrive meanwhile wait: their texts are joined and their images collected. Commands
 in `BYPASS` are handled at once. Source: plugin contract §7.3, §8.2.2.
 """
@@ -10,9 +11,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.adapters.base import BasePlatformAdapter, run_callback, set_direct_loop
+from hermes_agent.adapters.config import Platform as Platform
+from hermes_agent.adapters.config import add_lookup
 from hermes_agent.adapters.events import (
     EphemeralReply,
     MessageEvent,
@@ -25,8 +30,23 @@ from hermes_agent.adapters.events import (
 )
 from hermes_agent.adapters.media_references import AS_DOCUMENT, file_method
 from hermes_agent.adapters.sender import reply_metadata
+from hermes_agent.config import hermes_home
+from hermes_agent.plugins.discovery import BUNDLED, PLATFORMS, plugin_roots
 
 logger = logging.getLogger(__name__)
+
+
+class _BundledPlatforms:
+    """Names of the bundled platforms."""
+
+    def is_registered(self, name: str) -> bool:
+        """Return whether a folder of the bundled platforms has that name."""
+        roots = plugin_roots(hermes_home(), os.environ, Path.cwd())[BUNDLED]
+        return any(root.path.name == PLATFORMS and (root.path / name / "plugin.yaml").is_file() for root in roots)
+
+
+_bundled_platforms = _BundledPlatforms()
+add_lookup(_bundled_platforms)
 
 FAILURE_NOTICE = "⚠️ Something went wrong while I worked on this ({what}). Please try again; the log has the details."
 

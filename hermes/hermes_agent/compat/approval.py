@@ -30,12 +30,13 @@ import yaml
 from hermes_agent.adapters.events import get_session_env
 from hermes_agent.compat.agent import host, host_or_none
 from hermes_agent.compat.config import load_config_readonly
+from hermes_agent.config import hermes_home
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.registry import current_owner, describe_owner, staged_store
 from hermes_agent.policy import Choice, CommandPatterns, Refusal
 from hermes_agent.policy.command_patterns import CommandPattern, PatternList
 from hermes_agent.policy.network import blocked_site
-from hermes_agent.policy.operator_rules import CommandPolicy
+from hermes_agent.policy.operator_rules import DEFAULT_HOME, CommandPolicy
 from hermes_agent.policy.shell import ShellVerdict, judge
 from hermes_agent.system.safe_http import AddressRejected, is_allowed_address, parse_http_url
 from hermes_agent.tools import current_scope
@@ -53,10 +54,8 @@ def approval_mode() -> str:
 def detect_dangerous_command(command: str) -> tuple[bool, str | None, str | None]:
     """Return whether a command is dangerous, with the key and the description of the first reason."""
     found = _judge(command)
-    if not found.is_dangerous:
-        return False, None, None
-    reason = found.hardline or found.keys[0]
-    return True, reason, reason
+    reason = found.hardline or next(iter(found.keys), "") or _listed_reason(command)
+    return (True, reason, reason) if reason else (False, None, None)
 
 
 def detect_hardline_command(command: str) -> tuple[bool, str | None]:
@@ -86,6 +85,8 @@ def check_dangerous_command(
     home = host_or_none(lambda host: host.home)
     rules = CommandPolicy(deny, allow, home, patterns=host_or_none(lambda host: host.patterns))
     review = rules.review(command, confined=True)
+    if not review.keys and (listed := _listed_reason(command)) and listed not in allow:
+        review = review._replace(keys=(listed,))
     key = review.keys[0] if review.keys else ""
     about = {"pattern_key": key, "description": key, "command": command}
     if review.verdict == "refuse":
@@ -145,7 +146,18 @@ def has_blocking_approval(session_key: str) -> bool:
 
 
 def _judge(command: str) -> ShellVerdict:
-    return judge(command, host_or_none(lambda host: host.patterns))
+    home = str(hermes_home())
+    spelled = [command.replace(home, DEFAULT_HOME)] if home in command else []
+    return judge(command, host_or_none(lambda host: host.patterns), also=spelled)
+
+
+def _listed_reason(command: str) -> str:
+    """Return why upstream asks about a command that is harmless by its content, or "".
+
+    `policy.shell` reads the code in arguments and here-documents and judges it; upstream
+    asks about each command with code.
+    """
+    return next((about for regex, about in _lists()["code"] if re.search(regex, command)), "")
 
 
 def _ask_approval(request: ApprovalRequest, callback: Callable[..., Any] | None) -> dict[str, Any]:

@@ -87,6 +87,8 @@ class UpstreamFinder:
             spec = ModuleSpec(fullname, loader, origin=str(file), is_package=package)
             spec.has_location = True
             return spec
+        if fullname.startswith("plugins.") and (found := _plugin_module(fullname)) is not None:
+            return found
         if _is_probe():
             return None
         raise ModuleNotFoundError(f"No module named {fullname!r} ({reason(fullname)})", name=fullname)
@@ -238,6 +240,12 @@ def decision(fullname: str) -> str | None:
 def reason(fullname: str) -> str:
     """Return a short reason why hermes-agent does not serve `fullname`."""
     return f"hermes-agent does not serve it: {decision(fullname) or UNDECIDED}"
+
+
+def _plugin_module(fullname: str) -> ModuleSpec | None:
+    from hermes_agent.compat.plugin_modules import find_plugin_module  # few plugins import other ones
+
+    return find_plugin_module(fullname)
 
 
 def _look_up(module: ModuleType, names: Mapping[str, tuple[str, str]], name: str) -> Any:

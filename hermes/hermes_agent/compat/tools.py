@@ -73,12 +73,15 @@ def get_all_toolsets() -> dict[str, dict[str, Any]]:
 
 
 def get_toolset_info(name: str) -> dict[str, Any] | None:
-    """Return a toolset with `name`, `resolved_tools`, `tool_count` and `is_composite`, or None."""
+    """Return a toolset, or None.
+
+    It also has `name`, `direct_tools`, `resolved_tools`, `tool_count` and `is_composite`.
+    """
     found = get_toolset(name)
     if found is None:
         return None
     resolved = resolve_toolset(name)
-    more = {"name": name, "resolved_tools": resolved, "tool_count": len(resolved)}
+    more = {"name": name, "direct_tools": found["tools"], "resolved_tools": resolved, "tool_count": len(resolved)}
     return found | more | {"is_composite": bool(found["includes"])}
 
 
@@ -101,7 +104,8 @@ def get_tool_definitions(
         if not validate_toolset(name):
             logger.warning("there is no toolset %r", name)
     names = set(resolve_toolset("all") if enabled_toolsets is None else resolve_multiple_toolsets(enabled_toolsets))
-    names -= set(resolve_multiple_toolsets(disabled_toolsets or ()))
+    # the bundle of a platform stands for its own tools alone
+    names -= set(resolve_multiple_toolsets(name.removeprefix("hermes-") for name in disabled_toolsets or ()))
     found = host().tools.get_definitions(names, quiet=quiet_mode)
     search = host().agent.search
     if search is not None and not skip_tool_search_assembly:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -111,15 +112,17 @@ class ContextEngine(abc.ABC):
         return []
 
     def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return the result of a call of such a tool; the keywords may include `messages`."""
-        raise NotImplementedError(f"context engine '{self.name}' has no tool '{name}'")
+        """Return the result of a call of such a tool as JSON; the keywords may include `messages`."""
+        return json.dumps({"error": f"context engine '{self.name}' has no tool '{name}'"})
 
     def get_status(self) -> dict[str, Any]:
-        """Return the counts and limits."""
+        """Return the counts and limits; `usage_percent` is the used part of the context window."""
+        used = max(0, self.last_prompt_tokens)  # engines set -1 until the first request after a compaction
         return {
-            "last_prompt_tokens": self.last_prompt_tokens,
+            "last_prompt_tokens": used,
             "threshold_tokens": self.threshold_tokens,
             "context_length": self.context_length,
+            "usage_percent": min(100.0, 100 * used / self.context_length) if self.context_length else 0,
             "compression_count": self.compression_count,
         }
 

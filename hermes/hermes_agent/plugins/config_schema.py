@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.adapters.config import Platform
+from hermes_agent.adapters.config import Platform, add_lookup
 from hermes_agent.config.custom_providers import with_custom_providers
 from hermes_agent.config.schema import (
     MISSING,
@@ -64,6 +64,18 @@ def platform_name(manifest: PluginManifest) -> str:
     """Return the platform of a plugin of kind `platform`: its name without `-platform`, or its folder's."""
     name = manifest.name.removesuffix("-platform")
     return name if name != manifest.name and name else manifest.folder or manifest.name
+
+
+class DeclaredPlatforms:
+    """Names of the platforms that found plugins declare, for adapters that are not registered yet."""
+
+    def __init__(self, manifests: Callable[[], Iterable[PluginManifest]]) -> None:
+        self._manifests = manifests
+        add_lookup(self)
+
+    def is_registered(self, name: str) -> bool:
+        """Return whether a found plugin of kind `platform` has that name."""
+        return any(m.kind == "platform" and name in (platform_name(m), m.folder) for m in self._manifests())
 
 
 def schema_with_options(manifests: Iterable[PluginManifest]) -> Node:

@@ -262,6 +262,7 @@ def _import_directory(manifest: PluginManifest) -> ModuleType:
         parent.__path__ = []
         parent.__package__ = PARENT
         sys.modules[PARENT] = parent
+    _forget_aliases(manifest.path)
     name = module_name(manifest.key)
     source = None
     if manifest.source in SOURCE_ONLY_SOURCES:
@@ -279,6 +280,15 @@ def _import_directory(manifest: PluginManifest) -> ModuleType:
     importlib.invalidate_caches()
     spec.loader.exec_module(module)
     return module
+
+
+def _forget_aliases(directory: str) -> None:
+    """Remove upstream's names of a plugin's modules (`plugins.…`), which an earlier version may have."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("plugins.") and (getattr(module, "__file__", None) or "").startswith(f"{directory}/"):
+            above, _, last = name.rpartition(".")
+            vars(sys.modules[above]).pop(last, None) if above in sys.modules else None
+            del sys.modules[name]
 
 
 def _import_entry_point(manifest: PluginManifest) -> Any:

@@ -26,7 +26,7 @@ from hermes_agent.plugins.activation import (
     make_value_check,
     unknown_names,
 )
-from hermes_agent.plugins.config_schema import option_problems, platform_name
+from hermes_agent.plugins.config_schema import DeclaredPlatforms, option_problems, platform_name
 from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.discovery import Discovery, RejectedPlugin, add_memory_folder, discover
 from hermes_agent.plugins.extension_registration import register_declared_locales
@@ -93,6 +93,7 @@ class PluginManager(upstream_views.UpstreamAttributes):
         self._on_loaded: list[LoadedCallback] = []
         self.context_class: type[PluginContext] = PluginContext
         """Class of the contexts; the process of an isolated plugin has another one."""
+        self._platform_names = DeclaredPlatforms(lambda: self.found.plugins.values())
         self._hooks = LiveListeners(lambda: staged_store(ground.hooks).store, "hook")
         self._middleware = LiveListeners(lambda: staged_store(ground.hooks).middleware.store, "middleware")
         self._plugin_commands = LiveCommands(lambda: staged_store(ground.commands))
@@ -396,7 +397,7 @@ class PluginManager(upstream_views.UpstreamAttributes):
             if not loaded.enabled:
                 raise LoadFailed(manifest.key, loaded.error or "it does not run")
 
-        self._services.platforms.register_deferred(platform_name(manifest), load_now)
+        self._services.platforms.register_deferred(platform_name(manifest), load_now, owner=manifest.key)
         record.status, record.error, record.deferred = "enabled", None, True
         return record
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
+from hermes_agent.adapters.config import platform_provider
 from hermes_agent.adapters.registry import PLATFORM, PLUGIN_SOURCE, SLACK_ACTION, PlatformEntry
 from hermes_agent.commands import normalise_name
 from hermes_agent.contracts.command import CLI_COMMAND, COMMAND, DEFAULT_DESCRIPTION, CliCommand, SlashCommand
@@ -88,17 +89,20 @@ class Registration:
         add_once(self.record.providers_registered, (kind, name))
         logger.debug("Plugin '%s' registered %s: %s", self.name, kind.label, name)
 
-    def refused(self, kind: str, shown: str, owner: str, *, log: bool = True) -> None:
+    def refused(
+        self, kind: str, shown: str, owner: str, *, log: bool = True, remedy: str = "rename it in one of the two"
+    ) -> None:
         """Record that another owner has the name, so that the plugin lacks this registration.
 
         Args:
+            remedy: what the operator can do.
             kind: label of the registration.
             shown: name in the form in which users write it: `/name`, `hermes name`.
         """
         text = f"{kind} `{shown}` belongs to {describe_owner(owner)}"
         if log:
-            logger.warning("Plugin '%s' goes without its %s: %s", self.name, kind, text)
-        self.record.problems.append(RegistrationProblem(kind, shown, owner, text, "rename it in one of the two"))
+            logger.warning("Plugin '%s' goes without its %s: %s (%s)", self.name, kind, text, remedy)
+        self.record.problems.append(RegistrationProblem(kind, shown, owner, text, remedy))
 
 
 def add_once(items: list[T], item: T) -> None:
@@ -319,7 +323,11 @@ def register_platform(
     required_env: list[str] | None,
     **details: Any,
 ) -> PluginRegistration | None:
-    """Register a platform; log and return None if the agent or another plugin has the name."""
+    """Register a platform; log and return None if the agent or another plugin has the name.
+
+    A name of a bundled platform is free while that platform is not enabled; `platforms.<name>.provider` names the
+    plugin that serves it.
+    """
     entry = PlatformEntry(
         name=name,
         label=label,
@@ -334,7 +342,17 @@ def register_platform(
         if not callable(getattr(entry, what)):
             given = getattr(entry, what)
             raise TypeError(f"the {what} of platform {name!r} is {given!r}: expected something that can be called")
-    owner = Owner(by.key, by.settings.may_override(by.manifest))
+    provider = platform_provider(by.services.config.values, name)
+    if provider and provider not in (*by.manifest.answers_to, by.manifest.folder):
+        by.refused(PLATFORM.label, name, provider, remedy=f"`platforms.{name}.provider` of the config selects it")
+        return None
+    present = by.services.platforms.owner(name)
+    may_override = bool(provider) or by.settings.may_override(by.manifest)
+    is_free = may_override or by.services.platforms.is_free(name, by.services.config.values)
+    if present not in (None, by.key) and not is_free:
+        by.refused(PLATFORM.label, name, present, remedy=f"set `platforms.{name}.provider` to the plugin to use")
+        return None
+    owner = Owner(by.key, may_override)
     try:
         by.services.platforms.add(entry, owner, builtin=by.manifest.source == "bundled")
     except Conflict as exc:

@@ -26,6 +26,7 @@ from hermes_agent.core.registry import (
     staged_store,
 )
 from hermes_agent.tools.arguments import name_problem
+from hermes_agent.tools.results import call_without_host, tool_error
 
 
 class ToolTable(MutableMapping[str, ToolEntry]):
@@ -432,10 +433,15 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         self._run = run
 
     def dispatch(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        """Run the handler of a tool and return its result text; errors become the result (§4.4)."""
-        if self._run is None:
-            raise RuntimeError("this registry has no dispatcher: build a host first")
-        return self._run(name, args, kwargs)
+        """Run the handler of a tool and return its result text; errors become the result (§4.4).
+
+        A registry without a host, which a test of a plugin makes, calls the handler without hooks and approvals. It
+        returns a multimodal result as it is.
+        """
+        if self._run is not None:
+            return self._run(name, args, kwargs)
+        entry = self.get(name)
+        return tool_error(self.unknown(name)) if entry is None else call_without_host(entry, args, kwargs)
 
 
 def _variables(entries: list[ToolEntry]) -> list[str]:

@@ -7,8 +7,10 @@ contract §4.1, §4.4, §4.10.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
+import inspect
 import json
 import logging
 import os
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.config.home import PRINCIPALS
+from hermes_agent.contracts.tool import ToolEntry
 from hermes_agent.core.messages import ToolStatus, error_object
 from hermes_agent.sessions import folder_name
 from hermes_agent.system.files import PRIVATE, write_atomic
@@ -145,6 +148,18 @@ def result_text(tool: str, value: Any) -> str:
         tool=tool,
         result_type=kind,
     )
+
+
+def call_without_host(entry: ToolEntry, arguments: dict[str, Any], keywords: dict[str, Any]) -> Any:
+    """Call a handler in this thread and return its result; errors become the result (§4.4)."""
+    try:
+        value = entry.handler(arguments, **keywords)
+        if entry.is_async and inspect.iscoroutine(value):
+            value = asyncio.run(value)
+    except Exception as exc:
+        logger.warning("tool %s failed: %r", entry.name, exc, exc_info=True)
+        return failure(f"Tool execution failed: {type(exc).__name__}: {exc}")
+    return value if is_result(value) else result_text(entry.name, value)
 
 
 def status_of(result: str) -> tuple[ToolStatus, str, str]:

@@ -122,10 +122,11 @@ class Toolsets:
         if name in COMPOSITES:
             parts = COMPOSITES[name]
             return {"description": f"Toolsets {', '.join(parts)}", "tools": [], "includes": list(parts)}
-        tools = self.resolve(name) if name in PARTS else self._registry.get_tool_names_for_toolset(name)
+        is_bundle = name in PARTS or name.startswith("hermes-")
+        tools = self.resolve(name) if is_bundle else self._registry.get_tool_names_for_toolset(name)
         if not tools:
             return None
-        own = name in PARTS or self._registry.owner(tools[0]) == BUILTIN
+        own = is_bundle or self._registry.owner(tools[0]) == BUILTIN
         text = (
             f"MCP server '{name.removeprefix('mcp-')}' tools" if name.startswith("mcp-") else f"Plugin toolset: {name}"
         )

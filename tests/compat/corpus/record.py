@@ -16,6 +16,7 @@ from compat.corpus.describe import (
     schema_sha,
     signature,
 )
+from compat.corpus.shapes import PLATFORM_CALLBACKS, PLATFORM_QUESTIONS, PLATFORM_VALUES, PROFILE_VALUES
 from hermes_agent.contracts.context_engine import ContextEngine
 from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.host import Host
@@ -25,17 +26,6 @@ __all__ = ["registered"]
 
 PEERS_NAMES = {"secret_source": "secret_sources"}
 """What the oracle calls a kind, where that differs."""
-PLATFORM_QUESTIONS = ("check_fn", "is_connected", "validate_config", "env_enablement_fn")
-PLATFORM_CALLBACKS = ("adapter_factory", "apply_yaml_config_fn", "setup_fn", "standalone_sender_fn")
-PLATFORM_VALUES = (
-    "allow_all_env", "allow_update_command", "allowed_users_env", "cron_deliver_env_var", "emoji", "install_hint",
-    "label", "max_message_length", "name", "pii_safe", "plugin_name", "required_env", "source",
-)  # fmt: skip
-PROFILE_VALUES = (
-    "aliases", "api_mode", "auth_type", "base_url", "default_aux_model", "default_headers", "default_max_tokens",
-    "description", "display_name", "env_vars", "fallback_models", "fixed_temperature", "hostname", "models_url",
-    "name", "signup_url", "supports_health_check", "supports_vision", "supports_vision_tool_messages",
-)  # fmt: skip
 
 
 def registered(host: Host, requested_memory: str = "") -> dict[str, Any]:

@@ -40,7 +40,8 @@ _PROJECT_ENV = re.compile(
 )
 _HERMES = re.compile(r"(?:^|/)\.hermes/(?:config\.yaml|\.env|auth\.json)$")
 _SYSTEM = re.compile(
-    r"/(?:etc|boot|usr|bin|sbin|lib|lib64|sys|proc/sys(?:rq-trigger)?|var/lib|var/spool/(?:cron|mail)|var/mail|System|Library)(?:/|$)"
+    r"/(?:private/etc|private/var(?!/(?:folders|tmp)(?:/|$))|etc|boot|usr|bin|sbin|lib|lib64|sys|proc/sys(?:rq-trigger)?"
+    r"|var/lib|var/spool/(?:cron|mail)|var/mail|System|Library)(?:/|$)"
 )
 
 _OWN_ROOT = re.compile(r"^/proc/(?:self|thread-self|\d+)(?:/task/\d+)?/root(?=/|$)")

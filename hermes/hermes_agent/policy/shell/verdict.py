@@ -37,6 +37,9 @@ UNREADABLE = "a command that cannot be analysed"
 """Key of a text that cannot be parsed; the user must decide."""
 _CONTINUED = re.compile(r"(?<=\S)\\\n(?=\S)")
 """A line continuation within a word."""
+_EXPANSIONS = re.compile(r"\$[A-Za-z_]\w*(?:[^\s`$;|&()<>\\]*\$[A-Za-z_]\w*)+")
+"""A word with several expansions without braces, some of which the grammar reads as text: `rm$IFS-rf$IFS/`."""
+_EXPANSION = re.compile(r"\$([A-Za-z_]\w*)")
 RUN_AFTER_CHMOD = "chmod +x followed by immediate execution"
 _COMPUTED_RULES = re.compile(
     r"obfuscation|remote content|remote script|encoded command|followed by immediate execution"
@@ -85,6 +88,7 @@ def judge(
     """
     joined = (_CONTINUED.sub("", text),) if "\\\n" in text else ()
     variants = dict.fromkeys((text, *joined, fold(text), fold_names(fold(text)), *also))
+    variants |= dict.fromkeys([_braced(variant) for variant in variants if _EXPANSIONS.search(variant)])
     scripts = [read_script(variant, guessed=guessed) for variant in variants]
     hardline = next((reason for script in scripts if (reason := _hardline(script))), "")
     keys = list(dict.fromkeys(key for script in scripts for key in _keys(script)))
@@ -99,6 +103,15 @@ def judge(
     problem = next((script.problem for script in scripts if script.problem), "")
     network = any(_reaches_network(command) for script in scripts for command in script.commands)
     return ShellVerdict(hardline, tuple([*keys, UNREADABLE] if problem else keys), problem, tuple(scripts), network)
+
+
+def _braced(text: str) -> str:
+    """Return the text with braces around the names of several expansions: `$a-$b` as `${a}-${b}`."""
+
+    def braces(found: re.Match[str]) -> str:
+        return found[0] if text.count("'", 0, found.start()) % 2 else _EXPANSION.sub(r"${\1}", found[0])
+
+    return _EXPANSIONS.sub(braces, text)
 
 
 def _reaches_network(command: ShellCommand) -> bool:
@@ -153,12 +166,18 @@ def _runs_what_it_downloaded(script: ShellScript) -> bool:
     return False
 
 
+def _is_run(program: str, executables: set[str], names: set[str]) -> bool:
+    """Return whether a program is one of the files, or has one of their names (`./name`)."""
+    return posixpath.normpath(program) in executables or (program.startswith("./") and program[2:] in names)
+
+
 def _runs_what_it_made_executable(script: ShellScript) -> bool:
-    executables: set[str] = set()
+    executables, names = set[str](), set[str]()
     for command in script.commands:
         if command.name == "chmod" and any("x" in o or o.isdigit() for o in (*command.operands[:1], *command.args[:1])):
             executables |= {posixpath.normpath(operand) for operand in command.operands}
-        elif (command.words and posixpath.normpath(command.words[0].text) in executables) or (
+            names |= {posixpath.basename(operand) for operand in executables}
+        elif (command.words and _is_run(command.words[0].text, executables, names)) or (
             command.name in ("sh", "bash", "zsh") and executables & {posixpath.normpath(o) for o in command.operands}
         ):
             return True

@@ -25,6 +25,7 @@ from hermes_agent.policy.shell.rules.files import copy_target, overwrites_disk, 
 from hermes_agent.policy.shell.script import ShellCommand, ShellRule, word_set
 
 HERMES = re.compile(r"hermes|\bgateway\b")
+_OWN_MODULE = re.compile(r"hermes_(?:agent|cli)(?:\.|$)")
 HARMLESS_SIGNALS = frozenset(("0", "1", "HUP", "10", "USR1", "12", "USR2", "17", "CHLD", "18", "CONT", "19", "STOP"))
 """Signals that do not end process 1: it loads its settings again, or ignores them."""
 BACKGROUND = frozenset({"nohup", "setsid", "disown", "screen", "tmux"})
@@ -95,12 +96,18 @@ def _from_finder(command: ShellCommand) -> bool:
 
 
 def _gateway(command: ShellCommand, *verbs: str) -> bool:
-    return (
-        command.name == "hermes"
-        and command.operands[:1] == ("gateway",)
-        and command.operands[1:2] != ()
-        and command.operands[1] in verbs
-    )
+    args = _own_arguments(command)
+    return args[:1] == ["gateway"] and any(arg in verbs for arg in args[1:2])
+
+
+def _own_arguments(command: ShellCommand) -> list[str]:
+    """Return the arguments of `hermes` or `python -m hermes_cli.main` without a profile, else []."""
+    args = list(command.args)
+    if command.name == "hermes":
+        return _after_options(args)
+    if is_a(command.name, "interpreter") and args[:1] == ["-m"] and args[1:2] and _OWN_MODULE.match(args[1]):
+        return _after_options(args[2:])
+    return []
 
 
 def _launchd(command: ShellCommand) -> bool:
@@ -185,7 +192,7 @@ def _runs_itself(command: ShellCommand) -> bool:
     args = list(command.args)
     for index, arg in enumerate(args):
         module = arg.removeprefix("-m").partition(".")
-        if module[0] == "hermes_agent" and is_a(command.name, "interpreter"):
+        if module[0] in ("hermes_agent", "hermes_cli") and is_a(command.name, "interpreter"):
             return bool(module[2]) or _changes(_after_options(args[index + 1 :]))
         if arg.rpartition("/")[2] in _PROGRAMS and is_a(command.name, "interpreter"):
             return _changes(_after_options(args[index + 1 :]))
@@ -198,8 +205,8 @@ def _runs_itself(command: ShellCommand) -> bool:
 
 def _after_options(args: list[str]) -> list[str]:
     """Return the arguments without a profile option before the subcommand."""
-    while args and args[0].startswith("-p"):
-        args = args[2:] if args[0] == "-p" else args[1:]
+    while args and args[0].startswith(("-p", "--profile")):
+        args = args[2:] if args[0] in ("-p", "--profile") else args[1:]
     return args
 
 

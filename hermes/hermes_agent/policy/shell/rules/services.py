@@ -231,9 +231,10 @@ def _sudo_flags(command: ShellCommand) -> str:
 
 
 def _sudo_long(command: ShellCommand) -> bool:
-    return command.name == "sudo" and any(
-        a in ("--stdin", "--askpass", "--shell", "--list", "--login") for a in _sudo_options(command)
-    )
+    """Return whether sudo gets one of these options, which it also takes abbreviated (`--a`)."""
+    names = ("--stdin", "--askpass", "--shell", "--list", "--login")
+    given = [option for option in _sudo_options(command) if option.startswith("--")]
+    return any(name.startswith(option) for option in given for name in names)
 
 
 GIT_DELETE = "git branch force delete"
@@ -254,7 +255,7 @@ RULES = (
     ShellRule("docker restart/stop/kill (container lifecycle)", _container),
     ShellRule(
         "git reset --hard (destroys uncommitted changes)",
-        lambda c: _git(c)[:1] == ("reset",) and any(a.startswith("--ha") for a in _git(c)),
+        lambda c: _git(c)[:1] == ("reset",) and any(a.startswith("--h") and a != "--help" for a in _git(c)),
     ),
     ShellRule("git force push (rewrites remote history)", _force_push),
     ShellRule("git force push short flag (rewrites remote history)", lambda c: "f" in set(_letters(_push(c)))),

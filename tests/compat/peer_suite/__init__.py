@@ -1,0 +1,1 @@
+"""Upstream's own tests, run against the import names that this project serves: `make upstream-tests DIR=…`."""
