@@ -7,6 +7,7 @@ it cannot know is whether a variable that a plugin requires will have a value; t
 import difflib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,8 @@ DEFAULT_OPTION = "services.hermes-agent"
 """Where the options of the host stand; those of another instance are below it."""
 WITHOUT_GATE = ("backend", "platform", "model-provider", "exclusive")
 """Kinds of plugins that run without what they require, and say themselves what is missing."""
+
+OF_SETTINGS = re.compile(r"^((?:error|warning): hermes-agent: )(?=plugins\.)", re.MULTILINE)
 
 Plugin = dict[str, Any]
 """A plugin as `plugins.json` describes it."""
@@ -43,10 +46,22 @@ def load_all(spec: dict[str, Any], out: str) -> int:
     config = Path(os.environ["TMPDIR"], "config.yaml")
     config.write_text(json.dumps({"plugins": settings}), encoding="utf-8")
     command = [spec["hermes"], "plugins", "check", "--no-sandbox", "--config", str(config), "--out", out]
-    status = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode
+    done = subprocess.run(
+        command,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    status = done.returncode
     report = read_json(out) if status else {}
     errors = report.get("errors", [])
     option = spec.get("option", DEFAULT_OPTION)
+    # What is about a key of the settings is said behind the option that has it.
+    sys.stderr.write(OF_SETTINGS.sub(rf"\1{option}.settings: ", done.stderr))
+    sys.stderr.flush()
     if any("override built-in tool" in error for error in errors):
         print(f"hint: allow it: {option}.plugins.allowToolOverride = [ … ];", file=sys.stderr)
     elif any("failed to load" in error for error in errors):

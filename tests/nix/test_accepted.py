@@ -55,6 +55,7 @@ def test_a_host_that_would_run_passes(name: str, starts: Path, nix) -> None:
 
 
 @pytest.mark.skipif(not os.environ.get("HERMES_NIX_FULL"), reason="HERMES_NIX_FULL is not set: takes minutes")
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_built_whole(name: str, nix) -> None:
     assert (nix.build(f"accepted.{name}").path / "hermes-agent.service").is_file()

@@ -17,7 +17,7 @@ from compat.corpus.install import CannotInstall, installed
 from compat.corpus.lists import plugins
 from nix.nixpkgs.host import describe
 
-pytestmark = [pytest.mark.nix, pytest.mark.xdist_group("corpus")]
+pytestmark = [pytest.mark.nix, pytest.mark.xdist_group("corpus"), pytest.mark.timeout(900)]
 
 HERE = Path(__file__).parent
 PLUGINS = ("agentguard-spend-hermes", "agento11y-hermes", "atbash-hermes-plugin", "hermes-band", "hermes-ssh")

@@ -180,6 +180,7 @@ def without_nix() -> dict[str, str]:
 
 
 @FULL
+@pytest.mark.timeout(3600)
 def test_the_agent_loads_each_plugin_and_the_largest_set_and_the_page_says_what_they_register(
     nix, all_of_them, tmp_path: Path
 ) -> None:
