@@ -328,7 +328,7 @@ def _takes_away(command: ShellCommand) -> bool:
         )
     if command.name in ("gio", "gvfs-trash", "kioclient", "kioclient5"):
         return verb in (("trash",), ("remove",)) or command.name == "gvfs-trash" or "trash:/" in args
-    return command.name in ("trash", "trash-put", "rmtrash", "exchange", "rimraf", "del-cli")
+    return command.name in ("trash", "trash-put", "rmtrash", "exchange", "rimraf", "del-cli", "rip", "gomi")
 
 
 def _loses_home(command: ShellCommand) -> bool:
