@@ -164,9 +164,9 @@ compat: $(VENV)/.dev
 	@cd tests && ../$(BIN)/python -m compat.corpus $(ARGS)
 	@if [ -n "$(GITHUB_PLUGINS)" ]; then cd tests && ../$(BIN)/python -m compat.repositories "$(abspath $(GITHUB_PLUGINS))"; \
 	  else echo "plugins of repositories: skipped; GITHUB_PLUGINS=DIR names a folder with them (CONTRIBUTING.md)"; fi
-	@HERMES_ALL_PLATFORMS=1 HERMES_PUBLISHED_MCP=1 HERMES_PUBLISHED_HOMES=1 HERMES_SURFACE=1 $(BIN)/python -m pytest -q \
+	@HERMES_ALL_PLATFORMS=1 HERMES_PUBLISHED_MCP=1 HERMES_PUBLISHED_HOMES=1 HERMES_SURFACE=1 HERMES_PUBLISHED_ISOLATED=1 $(BIN)/python -m pytest -q \
 	  tests/compat/test_surface.py tests/e2e/test_published_platforms.py tests/e2e/test_published_mcp.py tests/e2e/test_published_homes.py \
-	  tests/e2e/test_openclaw_homes.py
+	  tests/e2e/test_openclaw_homes.py tests/e2e/test_published_isolated.py
 
 # The repository of upstream is no part of this one: `DIR` is a checkout of it, or a git directory.
 upstream-tests: $(VENV)/.dev

@@ -79,6 +79,7 @@ def read_declaration(file: Path, given: Iterable[str] = (), service: str | None 
             has_logins=bool(value.get("has_logins")),
             ports={int(port): str(owner) for port, owner in value.get("ports", {}).items()},
             low_ports=bool(value.get("low_ports")),
+            namespaces=value.get("namespaces") is not False,
             texts={str(name): str(text) for name, text in value.get("texts", {}).items()},
             home_files={name: Path(path).read_bytes() for name, path in value.get("home_files", {}).items()},
             tolerated=frozenset(value.get("tolerated", ())),
@@ -194,7 +195,9 @@ class _Warnings(logging.Handler):
 
 def _start(declaration: Declaration, tell: Callable[[str], None]) -> Iterator[DeclaredFinding]:
     from hermes_agent.app.start import start_host
+    from hermes_agent.plugins.manager import PluginManager
 
+    PluginManager.isolates = False  # this process is one of its own, and a builder has no sandbox
     logged = _Warnings()
     logging.getLogger().addHandler(logged)
     tell("loading the plugins")

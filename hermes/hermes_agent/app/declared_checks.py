@@ -21,6 +21,7 @@ from hermes_agent.core.redaction import Redactor
 from hermes_agent.core.secrecy import MASK, is_public_value, is_random, name_kind
 from hermes_agent.cron.job_store import JobStore, import_jobs
 from hermes_agent.mcp.settings import servers_of
+from hermes_agent.plugins.activation import PluginSettings
 from hermes_agent.plugins.closure import canonical, requirement, satisfies
 from hermes_agent.plugins.config_names import find_missing_platform, find_unknown_names
 from hermes_agent.plugins.discovery import BUNDLED
@@ -29,6 +30,7 @@ from hermes_agent.plugins.manifest import MANIFEST_VERSION, PluginManifest
 if TYPE_CHECKING:
     from hermes_agent.host import Host
     from hermes_agent.models.selection import ModelSelection
+    from hermes_agent.plugins.plugin_record import LoadedPlugin
 
 FindingLevel = Literal["error", "warning"]
 
@@ -48,6 +50,8 @@ class Declaration:
     """Ports of other services of the machine, with their owners."""
     low_ports: bool = False
     """Whether the service may listen on a port below 1024."""
+    namespaces: bool = True
+    """Whether the service may make namespaces, which isolated plugins need."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """Further texts that everybody can read, such as the environment of the unit, by name."""
     home_files: Mapping[str, bytes] = field(default_factory=dict)
@@ -318,6 +322,7 @@ def plugin_findings(host: Host, declaration: Declaration) -> Iterator[DeclaredFi
             continue
         is_tolerated = bool(declaration.tolerated & {manifest.key, manifest.name})
         texts = [*_packages(manifest), *_python(manifest), *_schemas(host, record.tools_registered)]
+        texts += _isolation(host, record, declaration)
         texts += [note for note in record.notes if "unknown hook" in note or "unknown kind" in note]
         if manifest.manifest_version > MANIFEST_VERSION:
             texts.append(
@@ -326,6 +331,28 @@ def plugin_findings(host: Host, declaration: Declaration) -> Iterator[DeclaredFi
         for text in dict.fromkeys(texts):
             level: FindingLevel = "warning" if is_tolerated else "error"
             yield DeclaredFinding(level, manifest.key, f"plugin `{manifest.key}`: {text}", TOLERATE)
+
+
+def _isolation(host: Host, record: LoadedPlugin, declaration: Declaration) -> Iterator[str]:
+    """Yield why a plugin with `plugins.isolation: host` would not run in a process of its own."""
+    from hermes_agent.plugins.isolation.hosted_context import REMEDY  # few configs isolate plugins
+    from hermes_agent.plugins.isolation.isolated_plugin import refuse_kind
+    from hermes_agent.plugins.loader import LoadFailed
+
+    settings = PluginSettings.of(host.config.values)
+    if not settings.is_isolated(record.manifest):
+        return
+    try:
+        refuse_kind(record.manifest)
+    except LoadFailed as exc:
+        yield str(exc)
+    if record.registers().get("providers") and any(kind.name == "platform" for kind, _ in record.providers_registered):
+        yield f"a chat platform cannot run in a process of its own; {REMEDY}"
+    if not (declaration.namespaces or settings.host.get("launcher")):
+        yield (
+            "`isolation: host` needs namespaces, which the unit of the service forbids; set `plugins.host.launcher`,"
+            " or `isolation: in_process`"
+        )
 
 
 def _packages(manifest: PluginManifest) -> Iterator[str]:

@@ -78,6 +78,9 @@ class PluginManager(upstream_views.UpstreamAttributes):
         ground: the services of the host.
     """
 
+    isolates = True
+    """Whether isolated plugins get a process; a check loads every plugin in its own process."""
+
     def __init__(self, ground: HostServices) -> None:
         self._services = ground
         self._settings = PluginSettings.of(ground.config.values)
@@ -404,7 +407,7 @@ class PluginManager(upstream_views.UpstreamAttributes):
     def _import(self, ctx: PluginContext, given: object, owner: Owner, staging: StagedHost | None) -> Any:
         """Run the plugin's code in this process, or start its own process; return its module or object."""
         limit_s, stores = self._settings.load_timeout_s, None if staging is None else staging.stand_in
-        if not self._settings.is_isolated(ctx.manifest):
+        if not (self.isolates and self._settings.is_isolated(ctx.manifest)):
             return load_within(limit_s, self._services.bridge, ctx.manifest, given, owner, stores)
         from hermes_agent.plugins.isolation.isolated_plugin import load_isolated  # few hosts isolate plugins
 

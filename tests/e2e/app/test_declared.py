@@ -130,3 +130,25 @@ def test_a_plugin_that_ends_the_process_is_named(tmp_path: Path) -> None:
     assert done.returncode == 78
     assert "the start ended while loading the plugins: exit status 3" in done.stdout
     assert "last words" in done.stdout
+
+
+def test_isolation_of_plugins_is_accepted_and_what_it_forbids_is_named(tmp_path: Path) -> None:
+    for name, register in (("dice", "pass"), ("chat", "ctx.register_platform('x', 'X', lambda c: None, lambda: True)")):
+        plugin = tmp_path / "declared" / name
+        plugin.mkdir(parents=True)
+        (plugin / "plugin.yaml").write_text(f"name: {name}\nversion: 1.0.0\ndescription: d\nkind: standalone\n")
+        (plugin / "__init__.py").write_text(f"def register(ctx):\n    {register}\n")
+    config = {"model": MODEL, "plugins": {"enabled": ["dice"], "isolation": "host"}}
+    declared = {"HERMES_BUNDLED_PLUGINS": f":{tmp_path / 'declared'}"}
+    accepted = doctor(tmp_path, config, **declared)
+    assert (accepted.returncode, accepted.stderr) == (0, "")
+    config["plugins"]["enabled"] = ["dice", "chat"]
+    refused = doctor(tmp_path, config, "--json", **declared)
+    assert "plugin `chat`: a chat platform cannot run in a process of its own" in refused.stdout
+    service = tmp_path / "service.json"
+    service.write_text(json.dumps({"namespaces": False}))
+    config["plugins"]["enabled"] = ["dice"]
+    without = doctor(tmp_path, config, "--service", str(service), **declared)
+    assert without.returncode == 78 and "`isolation: host` needs namespaces" in without.stdout
+    config["plugins"]["host"] = {"launcher": ["env"]}
+    assert doctor(tmp_path, config, "--service", str(service), **declared).returncode == 0

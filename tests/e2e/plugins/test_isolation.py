@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -181,8 +180,8 @@ def test_a_memory_of_a_directory_runs_in_its_own_process(tmp_path: Path) -> None
         assert host.host.providers.choose("memory", host.host.config.values).provider is memory
 
 
-def test_an_async_reference_and_a_prompt_section_are_called(many: PluginHost) -> None:
-    expanded, _ = asyncio.run(many.host.references.expand("see @ticket:7"))
+async def test_an_async_reference_and_a_prompt_section_are_called(many: PluginHost) -> None:
+    expanded, _ = await many.host.references.expand("see @ticket:7")
     assert expanded == "see ticket 7"
     assert "seen by cli" in many.host.plugin_sections({"platform": "cli"})
 

@@ -222,6 +222,7 @@ def _work(
         host = open_host(home)
     except UserError as exc:
         return {"user_error": str(exc), "exit_status": exc.exit_status}
+    host.plugins.isolates = False
     found = discover(home, os.environ, home, extra=roots)
     for name in {name for manifest in found.plugins.values() for name in manifest.env_names}:
         if "=" not in name and "\0" not in name:

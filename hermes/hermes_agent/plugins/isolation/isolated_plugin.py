@@ -185,7 +185,8 @@ class IsolatedPlugin:
 
     def _command(self) -> StartedCommand:
         env = tool_environment(os.environ) | {
-            "HERMES_HOME": str(self._home),
+            "HOME": str(self._home),
+            "HERMES_HOME": str(self._home / ".hermes"),  # some plugins write to `~/.hermes`
             MARKER: "1",
             "PYTHONPATH": os.pathsep.join(code_directories()),
             "PYTHONUNBUFFERED": "1",

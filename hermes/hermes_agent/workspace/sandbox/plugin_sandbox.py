@@ -61,8 +61,10 @@ def code_directories(folder: str = "") -> list[str]:
     """
     known = (sys.prefix, sys.base_prefix, *SYSTEM)
     own = str(Path(hermes_agent.__file__).parents[1])
+    bundled = Path(hermes_agent.__file__).with_name("_bundled")  # a link in a checkout
     packages = [*site.getsitepackages(), site.getusersitepackages(), *(p for p in sys.path if _has_packages(p))]
-    found = [place for place in dict.fromkeys((own, *packages)) if Path(place).is_dir()]
+    places = (own, *([os.path.realpath(bundled)] if bundled.is_symlink() else ()), *packages)
+    found = [place for place in dict.fromkeys(places) if Path(place).is_dir()]
     return [place for place in found if place != folder and not any(is_inside(place, shown) for shown in known)]
 
 
