@@ -15,6 +15,8 @@ from hermes_agent.core.messages import Message
 
 pytestmark = [pytest.mark.model, pytest.mark.xdist_group("model"), pytest.mark.timeout(1200)]
 
+MOST_READ = 80
+"""Tokens that two cores read in less than two seconds."""
 OF_EACH_TOOL = [next(case for case in WITH_TOOL if case[1] == name) for name in dict.fromkeys(c[1] for c in WITH_TOOL)]
 
 
@@ -53,3 +55,15 @@ def test_without_tools_it_answers_in_plain_text(runner: asyncio.Runner, model: M
     assert streamed == answer.message.text
     assert answer.finish_reason == "stop"
     assert answer.usage.output_tokens > 0
+
+
+def test_the_next_question_of_a_conversation_needs_only_its_own_words_to_be_read(
+    runner: asyncio.Runner, model: ModelClient, shipped: list[dict[str, Any]]
+) -> None:
+    first = [SYSTEM, Message("user", "What is the capital of France?")]
+    answer, _ = runner.run(step(model, first, shipped))
+    assert not answer.message.tool_calls
+    second, _ = runner.run(step(model, [*first, answer.message, Message("user", "And of Italy?")], shipped))
+    read = second.usage.input_tokens - second.usage.cached_tokens
+    assert second.usage.cached_tokens > 1000
+    assert read < MOST_READ, f"{read} tokens are read before the first one of the answer"

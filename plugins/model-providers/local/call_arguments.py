@@ -69,11 +69,15 @@ def normalise_arguments(
     properties = parameters.get("properties")
     if not isinstance(properties, dict) or not properties:
         return dict(arguments)
+    texts = tuple(texts)
     listed = frozenset(token for text in texts for token in _TOKEN.findall(text))
+    has_other_power = any("**" in text for text in texts) and not any("^" in text for text in texts)
     out: dict[str, Any] = {}
     for given, value in arguments.items():
         name = given if given in properties else nearest(given, set(properties) - arguments.keys()) or given
         schema = properties.get(name)
+        if has_other_power and isinstance(value, str):
+            value = value.replace("^", "**")  # the tool would take it for another operator
         out[name] = _normalise(value, schema, listed) if isinstance(schema, dict) else value
     return out
 

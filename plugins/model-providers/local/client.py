@@ -288,10 +288,10 @@ class LocalModelClient:
                 async for item in items:
                     if isinstance(item, ModelAnswer):
                         reply = item
-                    elif (piece := final.feed(item.text) if prompt.tools else item.text) and not is_held:
+                    elif (piece := item.text if prompt.is_plain else final.feed(item.text)) and not is_held:
                         yield TextPart(piece)
             usage += reply.usage
-            text = final.text if prompt.tools else reply.message.text
+            text = reply.message.text if prompt.is_plain else final.text
             if text and not (objection := prompt.find_objection(text)):
                 if is_held:
                     yield TextPart(text)

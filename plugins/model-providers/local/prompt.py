@@ -92,7 +92,9 @@ class ToolPrompt:
 
     messages: tuple[dict[str, Any], ...]
     tools: tuple[MenuTool, ...]
-    """The menu; empty if the answer is plain text."""
+    """The menu; it may be empty."""
+    is_plain: bool
+    """The request offers no tools: the answer is plain text, without the JSON of the grammar."""
     answered_calls: frozenset[str]
     """Calls of this turn with a result, in the form of `canonical_call`; a repeated call is rejected."""
     allows_only_text: bool
@@ -145,7 +147,7 @@ class ToolPrompt:
             "cache_prompt": True,
             **self.sampling,
         }
-        if self.tools:
+        if not self.is_plain:
             tools = () if only_final or self.allows_only_text else self.tools
             pattern = _failure_admission_pattern(without_digits=without_digits) if self.is_after_failure else ""
             schema = union_schema(tools, None if tools and self.allows_only_call else pattern)
@@ -184,14 +186,15 @@ def build_prompt(
     return ToolPrompt(
         messages=_place_system([*head, *_fit_turns(_retell(request.messages, offer), room)], place),
         tools=menu,
+        is_plain=not offer.tools,
         answered_calls=frozenset(answered),
         allows_only_text=successes >= PLAN_MAX or len(answered) >= STEPS_MAX,
         allows_only_call=len(answered) < MAX_BLIND_CALLS and _takes_files(menu) and _names_unread_file(last, turn),
         is_after_failure=bool(menu) and _ends_in_failure(turn),
-        sources=_texts(request.messages, head) if menu else (),
-        plain_answer=_plain_answer(turn) if menu else "",
+        sources=_texts(request.messages, head) if offer.tools else (),
+        plain_answer=_plain_answer(turn) if offer.tools else "",
         max_tokens=max_tokens,
-        temperature=(request.temperature or 0.0) if not menu or request.options.temperature is not None else 0.0,
+        temperature=(request.temperature or 0.0) if not offer.tools or request.options.temperature is not None else 0.0,
         response_format=request.extra.get("response_format"),
         sampling={name: request.options.extra[name] for name in SAMPLING if name in request.options.extra},
     )
@@ -239,7 +242,7 @@ class _Offer:
         ranked = self.ranked(question, recent)
         if not self.has_menus:
             return user_text(question)
-        lines = [with_menu(question, [tool.name for tool in ranked])]
+        lines = [with_menu(question, [tool.name for tool in ranked] or ["none"])]
         lines += [full_line(tool) for tool in ranked if tool.name not in self._shown]
         return user_text("\n".join(lines))
 

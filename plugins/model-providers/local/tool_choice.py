@@ -46,6 +46,14 @@ _MACHINE = re.compile(
     r"|operating system|(?:this|the) (?:machine|computer))\b",
     re.IGNORECASE,
 )
+_NEEDS_NO_TOOL = re.compile(
+    r"^\W*(?:hi|hello|hey|good (?:morning|day|evening)|thanks?|thank you|bye|great|ok(?:ay)?|please explain|explain"
+    r"|define|describe|tell me (?:a|about)|who (?:is|was|are|were|wrote|invented|painted|discovered)"
+    r"|what (?:is|was|are|were|does)|what's|when (?:is|was|did)|why|how do you say|translate|and|what about"
+    r"|in which year)\b",
+    re.IGNORECASE,
+)
+"""The beginning of a greeting, of a question of general knowledge, or of one that continues the one before."""
 _READING = re.compile(
     r"\b(?:summari[sz]e|read|open|say|says|show|contents?|first|last|about|mentions?|what is in)\b", re.IGNORECASE
 )
@@ -66,8 +74,8 @@ _INTENT_WORDS = {
     "write_file": "write create make save new text note script",
     "patch": "replace change edit fix correct insert modify update instead",
     "terminal": "run command execute start list directory folder delete remove rename move copy disk space memory"
-    " process cpu core kernel version hostname host user uptime running install time machine computer system size count"
-    " lines bytes big large git permission network ip load weekday append add end",
+    " process cpu core kernel version hostname host user uptime running logged install time machine computer system"
+    " size count lines bytes big large git permission network ip load weekday append add end",
     "execute_code": "python code script program compute count len loop sort os listdir",
     "process": "background process kill poll",
     "web_search": "web internet online news latest weather google",
@@ -106,6 +114,8 @@ def rank_tools(
 ) -> list[dict[str, Any]]:
     """Return the tools for the question, the most needed first: all if they are few, else at most `limit`.
 
+    It is none for a greeting or a question of general knowledge that has no word about any tool.
+
     Args:
         names_file: the question names a file.
         recent: tools that the turn before called; a short question often continues with them.
@@ -115,6 +125,8 @@ def rank_tools(
     if len(tools) <= SMALL_OFFER:
         return ranked
     best = scored[id(ranked[0])]
+    if best <= 0 and _NEEDS_NO_TOOL.search(question):
+        return []
     is_clear = best >= CLEAR
     least = best * NEAR if is_clear else 0.0
     chosen = [tool for tool in ranked if scored[id(tool)] > least][:limit]
@@ -147,14 +159,13 @@ def _score(tool: dict[str, Any], question: str, *, names_file: bool, recent: Col
         score += 1.0  # the operator enabled its plugin
     if name in recent:
         score += 4.0
-    return score + _score_topics(name, about, question, names_file=names_file)
+    return score + _score_topics(tool, question, names_file=names_file)
 
 
-def _score_topics(name: str, about: str, question: str, *, names_file: bool) -> float:
-    score = 0.0
+def _score_topics(tool: dict[str, Any], question: str, *, names_file: bool) -> float:
+    score, name = 0.0, tool_name(tool)
     is_code, is_unit = bool(_CODE.search(question)), _asks_for_units(question)
-    is_math_tool = name not in _INTENTS and bool(_MATH_TOOL.search(f"{name.replace('_', ' ')} {about}"))
-    is_unit_tool = name not in _INTENTS and bool(_UNIT_TOOL.search(f"{name.replace('_', ' ')} {about}"))
+    is_math_tool, is_unit_tool = _says(tool, _MATH_TOOL), _says(tool, _UNIT_TOOL)
     if is_code:
         score += {"execute_code": 6.0, "terminal": 5.0}.get(name, 0.0)
         score -= 20.0 if is_math_tool or is_unit_tool else 0.0
@@ -188,8 +199,17 @@ def _asks_for_units(question: str) -> bool:
     )
 
 
+def _says(tool: dict[str, Any], pattern: re.Pattern[str]) -> bool:
+    name = tool_name(tool)
+    text = f"{name.replace('_', ' ')} {inner_tool(tool).get('description') or ''}"
+    return name not in _INTENTS and bool(pattern.search(text))
+
+
 def other_ways(tools: Iterable[dict[str, Any]], failed: str, question: str, *, names_file: bool) -> list[str]:
     """Return the names of up to two tools that are nearest to the question after the one that failed."""
-    left = [tool for tool in tools if tool_name(tool) != failed]
+    given = list(tools)
+    is_unit = any(_says(tool, _UNIT_TOOL) for tool in given if tool_name(tool) == failed)
+    # to calculate what could not be converted takes a factor that the model would have to know
+    left = [tool for tool in given if tool_name(tool) != failed and not (is_unit and _says(tool, _MATH_TOOL))]
     ranked = sorted(left, key=lambda t: -_score(t, question, names_file=names_file, recent=()))
     return [tool_name(t) for t in ranked if _score(t, question, names_file=names_file, recent=()) > 0][:2]

@@ -97,3 +97,11 @@ def test_an_invented_directory_is_left_out_and_a_named_file_is_looked_for_by_its
 def test_optional_parameters_that_are_filled_in_with_nothing_are_left_out() -> None:
     given = {"path": "", "offset": 0, "limit": 5, "all": False, "tags": [], "name": None}
     assert drop_empty(given, ["path"]) == {"path": "", "limit": 5, "all": False}
+
+
+def test_a_power_is_written_with_the_operator_that_the_tool_lists() -> None:
+    schema = {"type": "object", "properties": {"expression": {"type": "string"}}}
+    given = {"expression": "2^16 + 1"}
+    assert normalise_arguments(given, schema, ["Evaluate: + - * / **"]) == {"expression": "2**16 + 1"}
+    for texts in (["Evaluate: + - * / ^, ** too"], ["Search for a pattern."]):
+        assert normalise_arguments(given, schema, texts) == given

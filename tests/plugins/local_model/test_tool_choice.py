@@ -69,6 +69,19 @@ def test_a_tool_made_for_the_question_stands_alone_and_a_vague_question_gets_the
     assert menu("Hm?") == ["terminal", "read_file", "search_files", "write_file"]
 
 
+@pytest.mark.parametrize(
+    "question",
+    ["Hello!", "Thanks, that helped a lot.", "What is the capital of France?", "And of Italy?", "Who wrote it?"],
+)
+def test_a_greeting_and_a_question_of_general_knowledge_have_an_empty_menu(question: str) -> None:
+    assert menu(question) == []
+    given = ModelRequest("m", [Message("user", question)], SHIPPED)
+    prompt = build_prompt(given, 8192, services().mask_message)
+    schema = prompt.body()["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["action"] == {"const": "final"}
+    assert prompt.messages[-1]["content"] == f"{question}\n[Tools for this: none]"
+
+
 def test_a_question_that_names_a_file_gets_the_tools_of_files() -> None:
     chosen = menu("Summarise report.txt in one sentence", names_file=True)
     assert chosen[0] == "read_file"
@@ -93,6 +106,10 @@ def test_a_short_question_continues_with_the_tool_of_the_turn_before() -> None:
 
 def test_after_a_failed_tool_the_nearest_others_are_named() -> None:
     assert other_ways(SHIPPED, "search_files", "Which file contains the word x?", names_file=False)[0] == "read_file"
+
+
+def test_what_could_not_be_converted_is_not_calculated_with_a_factor_of_the_model() -> None:
+    assert "calculate" not in other_ways(SHIPPED, "unit_convert", "Convert 3 furlongs to kilobytes", names_file=False)
 
 
 def request(*messages: Message) -> list[dict[str, Any]]:
