@@ -105,6 +105,19 @@ def register(ctx):
         assert "FROM USER" in recalled(host)
 
 
+def test_a_memory_that_registers_under_the_name_of_upstream_s_loader_alone_is_loaded(tmp_path: Path) -> None:
+    inner = PROVIDER.format("USER") + "def register(ctx): ctx.register_memory_provider(Memory())\n"
+    code = 'if __name__.startswith("_hermes_user_memory"):\n    from .inner import register\n'
+    folder = plugin(tmp_path / "remembers", code + "# a MemoryProvider\n")
+    (folder / "inner.py").write_text(inner)
+    with plugin_host(folder, config=CONFIG, model=["hello"]) as host:
+        assert "FROM USER" in recalled(host)
+    with plugin_host(
+        plugin(tmp_path / "none" / "remembers", "# a MemoryProvider\n"), config=CONFIG, strict=False
+    ) as host:
+        assert host.host.plugins.find("remembers").error == "no register() function"
+
+
 PROBES = """
 def register(ctx):
     if hasattr(ctx, "register_memory_provider"):

@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PARENT = "hermes_plugins"
+MEMORY_PARENT = "_hermes_user_memory"
+"""Package of upstream's loader of memories; some register only under a name in it."""
 """Name of the synthetic package that contains the modules of directory plugins."""
 NO_REGISTER = "no register() function"
 NOT_INSTALLED = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)[^']*'")
@@ -95,12 +97,12 @@ def slug(key: str) -> str:
     return key.replace("/", "__").replace("-", "_")
 
 
-def module_name(key: str) -> str:
+def module_name(key: str, parent: str = PARENT) -> str:
     """Return a module name that no other plugin uses, although "a-b" and "a_b" have the same slug."""
-    name = f"{PARENT}.{slug(key)}"
+    name = f"{parent}.{slug(key)}"
     number = 2
     while name in sys.modules:
-        name, number = f"{PARENT}.{slug(key)}__{number}", number + 1
+        name, number = f"{parent}.{slug(key)}__{number}", number + 1
     return name
 
 
@@ -120,6 +122,9 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StagedStor
                 return None
             loaded = _import(manifest)
             register = find_register(loaded, manifest)
+            if register is None and manifest.kind == "exclusive" and manifest.source != "entrypoint":
+                loaded = _import_directory(manifest, MEMORY_PARENT)
+                register = find_register(loaded, manifest)
             if register is None:
                 logger.warning("Plugin '%s' has no register() function", manifest.name)
                 raise LoadFailed(manifest.key, NO_REGISTER, _file_of(loaded))
@@ -252,18 +257,18 @@ def _import(manifest: PluginManifest) -> Any:
     return _import_directory(manifest)
 
 
-def _import_directory(manifest: PluginManifest) -> ModuleType:
+def _import_directory(manifest: PluginManifest, package: str = PARENT) -> ModuleType:
     directory = Path(manifest.path)
     file = directory / "__init__.py"
     if not file.is_file():
         raise LoadFailed(manifest.key, f"No __init__.py in {directory}")
-    if PARENT not in sys.modules:
-        parent = ModuleType(PARENT)
+    if package not in sys.modules:
+        parent = ModuleType(package)
         parent.__path__ = []
-        parent.__package__ = PARENT
-        sys.modules[PARENT] = parent
+        parent.__package__ = package
+        sys.modules[package] = parent
     _forget_aliases(manifest.path)
-    name = module_name(manifest.key)
+    name = module_name(manifest.key, package)
     source = None
     if manifest.source in SOURCE_ONLY_SOURCES:
         ignore_bytecode(manifest.path)

@@ -16,7 +16,7 @@ from hermes_agent.adapters.base import set_direct_loop
 from hermes_agent.compat import adapter_loop, import_hook
 from hermes_agent.core.redaction import redactor
 from hermes_agent.host import use_host
-from hermes_agent.plugins.loader import PARENT
+from hermes_agent.plugins.loader import MEMORY_PARENT, PARENT
 
 __all__ = ["IsolatedEnvironment", "LogLine", "captured_log", "install_direct_loop", "isolated_environment"]
 
@@ -89,11 +89,11 @@ def isolated_environment(env: Mapping[str, str] | None = None) -> Iterator[Isola
 
 
 def _is_plugin_module(name: str) -> bool:
-    return name.partition(".")[0] == PARENT or import_hook.is_served(name)
+    return name.partition(".")[0] in (PARENT, MEMORY_PARENT) or import_hook.is_served(name)
 
 
 def _forget_plugin_modules() -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == PARENT]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in (PARENT, MEMORY_PARENT)]:
         del sys.modules[name]
 
 
