@@ -24,7 +24,8 @@ from hermes_agent.app.gateway_commands import collect_from_socket, collect_statu
 from hermes_agent.app.imports.journal import interrupted_imports
 from hermes_agent.app.manifest_cache import declared_schema, quiet_or_debug
 from hermes_agent.app.plugins.doctor import run_plugin_checks as plugin_findings
-from hermes_agent.app.plugins.home import LazySecrets
+from hermes_agent.app.plugins.home import InstalledPlugins, LazySecrets
+from hermes_agent.app.plugins.updates import pending_updates
 from hermes_agent.app.start import unpriced_models
 from hermes_agent.config import hermes_home
 from hermes_agent.config.check import check_home
@@ -266,6 +267,9 @@ def _plugins(home: Path) -> Iterator[Diagnosis]:
     for line in lines:
         if line.level == "wrong" and line.subject != "config":  # `_config` reports it with the line
             yield Diagnosis("wrong", "plugins", f"{line.subject}: {line.text}", line.remedy)
+    here = InstalledPlugins()
+    for key, text in pending_updates(home, here.found.plugins.values(), here.trust):
+        yield Diagnosis("note", "plugins", f"{key}: {text}")
     running = sum(line.level == "ok" for line in lines)
     yield Diagnosis("ok", "plugins", f"{running} run (`hermes plugins doctor` says more)")
 

@@ -126,6 +126,60 @@ def _release_memory() -> None:
         trim(0)
 
 
+UPDATE_SETTING = "plugins.auto_update_check_hours"
+FIRST_UPDATE_CHECK_S = 300.0
+"""Earliest look after the start of the daemon."""
+LONGEST_SLEEP_S = 3600.0
+"""After it the setting is read again."""
+
+
+class UpdateWatch:
+    """A component of the daemon that looks for updates of plugins in the background.
+
+    Args:
+        look: looks up the updates and stores the time and the results; blocks.
+        last: returns the time of the last look, in seconds since the epoch.
+        get: returns the value in effect of a dotted key of the config.
+        run: runs a sync call in a worker.
+        sleep: waits for some seconds.
+        clock: returns seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], None],
+        last: Callable[[], float],
+        get: Callable[[str], Any],
+        run: Callable[[Callable[[], None]], Awaitable[None]],
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._look, self._last, self._get, self._run = look, last, get, run
+        self._sleep, self._clock = sleep, clock
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start to wait for the first look, which comes after the start."""
+        self._task = asyncio.create_task(self._watch(), name="plugin updates")
+
+    async def drain(self, timeout_s: float) -> None:
+        """Stop the looks."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _watch(self) -> None:
+        began = self._clock()
+        while True:
+            hours = float(self._get(UPDATE_SETTING) or 0)
+            due = max(began + FIRST_UPDATE_CHECK_S, self._last() + hours * 3600)
+            if hours and self._clock() >= due:
+                await self._run(self._look)
+            left = due - self._clock() if hours else LONGEST_SLEEP_S
+            await self._sleep(max(1.0, min(left, LONGEST_SLEEP_S)))
+
+
 EXPIRING = (SESSIONS, FOREIGN_TEXT)
 """Tables with rows that expire, in this order."""
 FOLDERS = ("audio", "documents", "images", "people", "results", "videos")

@@ -75,9 +75,11 @@ def test_json_is_a_list_of_objects(five: Path, capsys: Capture) -> None:
             "key": "good",
             "kind": "standalone",
             "path": f"{five}/plugins/good",
+            "isolation": "in_process",
             "removed": False,
             "reason": "",
             "platforms": [],
+            "update": "",
         }
     ]
 

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from hermes_agent.config import load
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
 if TYPE_CHECKING:
+    from hermes_agent.app.plugins.catalog_commands import UpdateReport
     from hermes_agent.gateway.access import PairingStore
     from hermes_agent.host import Host
     from hermes_agent.server import HttpSettings
@@ -127,8 +129,9 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
 
     from hermes_agent.app.control_operations import FOR_MEMBERS, PluginStatus, make_operations
     from hermes_agent.app.daemon import ReloadSignal, run_daemon
+    from hermes_agent.app.plugins.updates import last_check, look_for_updates
     from hermes_agent.gateway.scheduled_jobs import SchedulerFactory
-    from hermes_agent.host.maintenance import MemoryWatch
+    from hermes_agent.host.maintenance import MemoryWatch, UpdateWatch
     from hermes_agent.host.model_service import HostModels
     from hermes_agent.logs.setup import end_start
     from hermes_agent.mcp.servers import McpServers
@@ -163,6 +166,9 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
         lambda key: host.config.get(key), host.agent.release_memory, handover.request_restart, host.bridge.run
     )
 
+    look, last = partial(look_for_updates, host.home, _check_updates), partial(last_check, host.home)
+    updates = UpdateWatch(look, last, lambda key: host.config.get(key), host.bridge.run)
+
     def ready() -> None:
         end_start()
         host.service(McpServers).start()
@@ -186,6 +192,7 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
                     host.delivery,
                     host.upkeep,
                     memory,
+                    updates,
                     host.service(SchedulerFactory).make(gateway.send_text, gateway.attach),
                 ],
                 reloads=reloads,
@@ -201,6 +208,14 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
 
     with asyncio.Runner(loop_factory=new_core_loop) as runner:
         runner.run(main())
+
+
+def _check_updates() -> list[UpdateReport]:
+    """Return for each installed plugin whether there is an update; it blocks."""
+    from hermes_agent.app.plugins.catalog_commands import update_reports  # a daemon needs them once a day
+    from hermes_agent.app.plugins.home import InstalledPlugins
+
+    return update_reports(InstalledPlugins(), logger.info)
 
 
 def _model_name(host: Host) -> list[str]:

@@ -9,7 +9,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from hermes_agent.app.plugins.home import InstalledPlugins
 from hermes_agent.app.plugins.sources import PluginSource
 from hermes_agent.app.plugins.staged_plugin import remote_commit
 from hermes_agent.app.plugins.terminal_io import capability_changes, confirmed, printable, table
+from hermes_agent.app.plugins.updates import installed_version
 from hermes_agent.config import load
 from hermes_agent.config.bounded_yaml import YamlRejected, parse_yaml
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
@@ -173,16 +174,7 @@ class UpdateReport(NamedTuple):
 
 def run_check_updates(args: argparse.Namespace) -> int:
     """Print for each installed plugin whether there is an update; nothing is changed."""
-    here = InstalledPlugins()
-    catalog = None
-    if catalog_place(here):
-        try:
-            catalog = read_catalog(here)
-        except UserError as exc:
-            print(f"warning: {printable(str(exc))}", file=sys.stderr)
-    reports = [
-        _check(here, manifest, catalog) for manifest in here.found.plugins.values() if _is_followed(here, manifest)
-    ]
+    reports = update_reports(InstalledPlugins(), lambda text: print(f"warning: {text}", file=sys.stderr))
     if args.json:
         print(json.dumps([report._asdict() for report in reports], indent=2, ensure_ascii=False))
         return EXIT_OK
@@ -194,13 +186,24 @@ def run_check_updates(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def update_reports(here: InstalledPlugins, warn: Callable[[str], None]) -> list[UpdateReport]:
+    """Ask the source of each installed plugin, where it is known, for an update."""
+    catalog = None
+    followed = [manifest for manifest in here.found.plugins.values() if _is_followed(here, manifest)]
+    if followed and catalog_place(here):
+        try:
+            catalog = read_catalog(here)
+        except UserError as exc:
+            warn(printable(str(exc)))
+    return [_check(here, manifest, catalog) for manifest in followed]
+
+
 def _is_followed(here: InstalledPlugins, manifest: PluginManifest) -> bool:
     return bool(here.trust.entry(manifest).origin) or bool(manifest.update_url and manifest.source == "user")
 
 
 def _check(here: InstalledPlugins, manifest: PluginManifest, catalog: Catalog | None) -> UpdateReport:
-    entry = here.trust.entry(manifest)
-    now = str(entry.origin.get("commit") or manifest.shown_version)
+    entry, now = here.trust.entry(manifest), installed_version(manifest, here.trust)
 
     def report(state: str, text: str, available: str = "", changes: tuple[str, ...] = ()) -> UpdateReport:
         return UpdateReport(manifest.key, state, now, available, text, changes)

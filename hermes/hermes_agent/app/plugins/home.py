@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.app.manifest_cache import ManifestCache, quiet_or_debug
+from hermes_agent.app.plugins.updates import pending_updates
 from hermes_agent.config import hermes_home, load
 from hermes_agent.core.errors import EXIT_OK
 from hermes_agent.plugins.activation import (
@@ -114,8 +115,10 @@ def run_list(args: argparse.Namespace) -> int:
     """Print the plugins, and whether each runs."""
     here = InstalledPlugins()
     rows = [row for row in installed_reports(here, read_state(here.home)) if _is_wanted(row, args)]
+    updates = dict(pending_updates(here.home, here.found.plugins.values(), here.trust))
     if args.json:
-        print(json.dumps([_as_object(row) for row in rows], indent=2, ensure_ascii=False))
+        found = [_as_object(row) | {"update": updates.get(row.key, "")} for row in rows]
+        print(json.dumps(found, indent=2, ensure_ascii=False))
     elif args.plain:
         for row in rows:
             print(f"{row.status:<12} {row.source:<8} {row.version:<8} {row.key}")
@@ -126,6 +129,8 @@ def run_list(args: argparse.Namespace) -> int:
     for row in rows:
         if row.error.startswith(REMOVED_TEXT) and not args.json:
             print(f"warning: {row.key}: {row.error}; `hermes plugins remove {row.key}` removes it", file=sys.stderr)
+        if row.key in updates and not args.json:
+            print(f"{row.key}: {updates[row.key]}", file=sys.stderr)
     for unknown in unknown_names(here.settings, here.found):
         print(f"warning: plugins.enabled: {unknown.text}", file=sys.stderr)
     return EXIT_OK
