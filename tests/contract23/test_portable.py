@@ -124,6 +124,13 @@ def test_e16_an_unknown_key_is_reported_and_ignored(tmp_path: Path) -> None:
     assert (manifest.portable, list(manifest.tags), manifest.author) == (True, ["tea"], "Pia, https://x.org")
 
 
+def test_options_of_a_server_without_effect_are_named(tmp_path: Path) -> None:
+    options = {"kettle": {"trust": "full", "app": "tea", "requires": ["x"], "liveness": {"path": "/"}}}
+    folder = package(tmp_path / "tea", extensions={"com.nousresearch.hermes": {"servers": options}})
+    manifest = read_manifest(str(folder / "plugin.json"), source="user")
+    assert manifest.notes == ("plugin.json: app, liveness, requires of server 'kettle' has no effect here",)
+
+
 def test_e16_a_plugin_yaml_goes_before_a_plugin_json(tmp_path: Path) -> None:
     with plugin_host(quiet) as host:
         folder = package(host.home / "plugins" / "tea")

@@ -176,7 +176,7 @@ def register_package(by: Registration) -> None:
     manifest, services = by.manifest, by.services
     data = services.home / FOLDER / state_namespace(by.key)
     try:
-        options = server_options(read_package(f"{manifest.path}/plugin.json"))
+        options = server_options(read_package(f"{manifest.path}/plugin.json").extensions)
     except InvalidPackage:  # it was removed since it was found
         options = {}
     content = read_content(Path(manifest.path), data)

@@ -96,6 +96,9 @@ def read_package(file: str) -> PackageManifest:
     if not isinstance(extensions, dict):
         notes.append("plugin.json: extensions is no mapping; ignored")
         extensions = {}
+    for server, options in server_options(extensions).items():
+        if unused := sorted(set(options) - _USED_OPTIONS):
+            notes.append(f"plugin.json: {', '.join(unused)} of server {server!r} has no effect here")
     texts = {key: document[key] for key in _TEXTS if key in document}
     shown = ", ".join(author[key] for key in ("name", "email", "url") if author.get(key))
     return PackageManifest(name, texts, shown, tuple(keywords), extensions, tuple(notes))
@@ -119,9 +122,13 @@ def read_content(folder: Path, data: Path) -> PackageContent:
     return PackageContent(skills, tuple(servers), tuple(problems))
 
 
-def server_options(manifest: PackageManifest) -> Mapping[str, Mapping[str, Any]]:
-    """Return the options of servers that the package declares for this program, by server."""
-    own = manifest.extensions.get(EXTENSION)
+_USED_OPTIONS = frozenset({"trust"})
+"""Options of a server with an effect; the others are for upstream's desktop program."""
+
+
+def server_options(extensions: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return the options of servers that a package declares for this program, by server."""
+    own = extensions.get(EXTENSION)
     servers = own.get("servers") if isinstance(own, dict) else None
     found = servers if isinstance(servers, dict) else {}
     return {str(name): options for name, options in found.items() if isinstance(options, dict)}
