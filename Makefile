@@ -162,6 +162,7 @@ check: $(VENV)/.dev
 
 compat: $(VENV)/.dev
 	@cd tests && ../$(BIN)/python -m compat.corpus $(ARGS)
+	@cd tests && ../$(BIN)/python -m compat.bundled
 	@if [ -n "$(GITHUB_PLUGINS)" ]; then cd tests && ../$(BIN)/python -m compat.repositories "$(abspath $(GITHUB_PLUGINS))"; \
 	  else echo "plugins of repositories: skipped; GITHUB_PLUGINS=DIR names a folder with them (CONTRIBUTING.md)"; fi
 	@HERMES_ALL_PLATFORMS=1 HERMES_PUBLISHED_MCP=1 HERMES_PUBLISHED_HOMES=1 HERMES_SURFACE=1 HERMES_PUBLISHED_ISOLATED=1 $(BIN)/python -m pytest -q \

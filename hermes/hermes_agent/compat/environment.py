@@ -19,7 +19,9 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from hermes_agent import __version__
 from hermes_agent.compat.agent import host
+from hermes_agent.compat.config import get_env_value
 from hermes_agent.config import hermes_home
 from hermes_agent.config.dotenv import read_env_file
 from hermes_agent.config.home import DEFAULT_PROFILE, FileAccess, profile_at, profile_name, profiles
@@ -81,6 +83,29 @@ def load_hermes_dotenv(
             if wins or name not in os.environ:
                 os.environ[name] = value
     return read
+
+
+XAI_BASE_URL = "https://api.x.ai/v1"
+
+
+def has_xai_credentials() -> bool:
+    """Return whether a key for xAI is configured."""
+    return bool(resolve_xai_http_credentials()["api_key"])
+
+
+def hermes_xai_user_agent() -> str:
+    """Return the user agent of requests to xAI."""
+    return f"Hermes-Agent/{__version__}"
+
+
+def resolve_xai_http_credentials(*, force_refresh: bool = False, api_key_hint: str | None = None) -> dict[str, str]:
+    """Return `provider`, `api_key` ("" for none) and `base_url` for requests to xAI.
+
+    Args:
+        force_refresh: ignored, like `api_key_hint`: a key does not expire.
+    """
+    base_url = get_env_value("XAI_BASE_URL") or XAI_BASE_URL
+    return {"provider": "xai", "api_key": get_env_value("XAI_API_KEY") or "", "base_url": base_url.rstrip("/")}
 
 
 def register_env_passthrough(var_names: Iterable[str]) -> None:

@@ -66,6 +66,17 @@ class Session:
     refresh_token: str
 
 
+@dataclass(frozen=True)
+class TokenPrincipal:
+    """Caller of the HTTP interface that an API token identifies."""
+
+    principal: str
+    provider: str
+    """Name of the provider that accepted the token."""
+    scopes: tuple[str, ...] = ()
+    """What the token allows; empty means no limit of its own."""
+
+
 class DashboardAuthProvider(abc.ABC):
     """A provider that signs users in."""
 
@@ -116,6 +127,6 @@ class DashboardAuthProvider(abc.ABC):
         """
         raise NotImplementedError(f"dashboard auth provider '{self.name}' does not support passwords")
 
-    def verify_token(self, *, token: str) -> Any:
-        """Return the session of an API token, or None if it is unknown; if `supports_token`."""
+    def verify_token(self, *, token: str) -> TokenPrincipal | None:
+        """Return the caller of an API token, or None if it is unknown; if `supports_token`."""
         raise NotImplementedError(f"dashboard auth provider '{self.name}' does not support API tokens")

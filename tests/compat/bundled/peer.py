@@ -83,7 +83,7 @@ def _section(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def _is_new(tools: Any, name: str) -> bool:
     """Return whether a plugin brought the tool; built-in ones are imported at the first use of the registry."""
     module = getattr(tools._tools[name].handler, "__module__", "") or ""
-    return module.startswith("hermes_plugins")
+    return module.startswith(("hermes_plugins.", "plugins."))
 
 
 def _tool(entry: Any) -> dict[str, Any]:
