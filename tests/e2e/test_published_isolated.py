@@ -35,7 +35,7 @@ points = [point for point in find_entry_points([sys.argv[1]]) if point.group == 
 entries = {point.name: {"ignore_missing_env": True} for point in points}
 found = {}
 if points:
-    config = {"plugins": {"isolation": sys.argv[2], "entries": entries}}
+    config = {"plugins": {"isolation": sys.argv[2], "entries": entries, "load_timeout_s": 150}}
     with plugin_host(*(point.value for point in points), config=config, strict=False) as host:
         for record in host.host.plugins.records:
             if record.manifest.key in entries:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -103,6 +105,43 @@ def test_a_process_that_is_killed_is_started_again_without_a_call(faulty: Plugin
     kept = read_state(record_of(faulty.host.home, "faulty"))
     assert kept is not None and kept.pid == record.process.state.pid and kept.restarts > before.restarts
     assert kept.memory_bytes > 2**20
+
+
+def test_the_commands_show_the_process(faulty: PluginHost) -> None:
+    (record,) = [r for r in faulty.host.plugins.records if r.manifest.key == "faulty"]
+    assert record.process is not None
+    pid = record.process.state.pid
+    home = str(faulty.host.home)
+    for command in (["info", "faulty"], ["doctor"], ["list"], ["list", "--json"], ["info", "faulty", "--json"]):
+        ran = subprocess.run(
+            [sys.executable, "-m", "hermes_agent", "plugins", *command],
+            env={**os.environ, "HERMES_HOME": home}, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        shown = ran.stdout
+        if command == ["list", "--json"]:
+            assert {row["key"]: row["isolation"] for row in json.loads(shown)}["faulty"] == "host"
+        elif "--json" in command:
+            assert json.loads(shown)["isolation"]["process"]["pid"] == pid
+        else:
+            assert "in a process of its own" in shown and (command == ["list"] or f"running, pid {pid}" in shown)
+    assert f"own process: running, pid {pid}" in faulty.host.plugins.plugin_text("faulty")
+
+
+def test_a_plugin_that_floods_the_log_is_cut_short(tmp_path: Path) -> None:
+    body = """
+import logging
+def shout(raw):
+    for number in range(5000):
+        logging.getLogger(__name__).warning("line %d", number)
+    return "done"
+def register(ctx):
+    ctx.register_command("shout", shout)
+"""
+    with plugin_host(write(tmp_path, body), config=HOST) as host:
+        command = host.host.commands.get("shout")
+        assert command is not None and command.handler is not None and command.handler("") == "done"
+        assert sum("line " in str(line) for line in host.log) <= 400
+        assert any("more lines are left out" in str(line) for line in host.log)
 
 
 # -- registrations -------------------------------------------------------------------------------------------------

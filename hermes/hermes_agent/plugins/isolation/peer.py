@@ -291,8 +291,10 @@ class Peer:
             self._send({"t": "result", "id": frame["id"], "v": value})
         except PeerClosed:
             pass
-        except BaseException as exc:  # noqa: BLE001 - it is raised on the other side
+        except BaseException as exc:
             self._answer_error(frame, exc)
+            if isinstance(exc, KeyboardInterrupt):  # the user ends the agent while a call waits
+                raise
         finally:
             current_call.reset(token)
 

@@ -51,7 +51,7 @@ READY_S = 10.0
 END_S = 5.0
 """Seconds for the process to end by itself."""
 MAX_LINES = 200
-"""Lines of output in `WINDOW_S` seconds that are logged."""
+"""Lines of the log and of the output in `WINDOW_S` seconds that are logged."""
 WINDOW_S = 10.0
 MAX_LINE = 2_000
 _FATAL = {signal.SIGSEGV: "segmentation fault", signal.SIGKILL: "killed", signal.SIGABRT: "abort"}
@@ -110,6 +110,7 @@ class PluginProcess:
         self._ready = threading.Event()
         self._closing = threading.Event()
         self._restarts = self._failures = 0
+        self._window, self._lines = time.monotonic(), 0
         self._last_end, self._next_start, self._refusal = "", 0.0, ""
         self.loaded: Callable[[], None] = lambda: None
         """Called after each restart."""
@@ -317,7 +318,7 @@ class PluginProcess:
             run.peer.notify({"t": "drop", "k": key})
 
     def _take_notice(self, frame: Frame) -> None:
-        if frame.get("t") == "log":
+        if frame.get("t") == "log" and self._may_log():
             level = frame.get("level")
             name = f"hermes_plugins.{str(frame.get('name'))[:120]}"
             logging.getLogger(name).log(
@@ -327,18 +328,23 @@ class PluginProcess:
 
     def _log_output(self, stream: IO[bytes], run: _Run) -> None:
         """Log what the process prints, within bounds."""
-        window, count = time.monotonic(), 0
         with stream:
             while line := stream.readline(MAX_LINE):
-                if time.monotonic() - window > WINDOW_S:
-                    window, count = time.monotonic(), 0
-                count += 1
                 text = line.decode("utf-8", "replace").rstrip()
                 run.lines.append(text)
-                if count <= MAX_LINES and text:
+                if text and self._may_log():
                     logger.info("plugin %s prints: %s", self._plan.key, text, extra={"plugin": self._plan.key})
-                elif count == MAX_LINES + 1:
-                    logger.warning("plugin %s: more output is left out", self._plan.key)
+
+    def _may_log(self) -> bool:
+        """Count a line of the plugin; return False above `MAX_LINES` in `WINDOW_S`."""
+        with self._lock:
+            if time.monotonic() - self._window > WINDOW_S:
+                self._window, self._lines = time.monotonic(), 0
+            self._lines += 1
+            count = self._lines
+        if count == MAX_LINES + 1:
+            logger.warning("plugin %s: more lines are left out for %g s", self._plan.key, WINDOW_S)
+        return count <= MAX_LINES
 
     # -- state -----------------------------------------------------------------------------------------------------
 
