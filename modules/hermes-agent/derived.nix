@@ -97,7 +97,8 @@ rec {
     may_have_more = cfg.environmentFiles != [ ];
     has_logins = cfg.authFile != null;
     ports = taken // optionalAttrs local.enable { ${toString local.port} = "localModel.port"; };
-    namespaces = host.systemd.services.${instance.unit}.serviceConfig.RestrictNamespaces or false != true;
+    namespaces =
+      host.systemd.services.${instance.unit}.serviceConfig.RestrictNamespaces or false != true;
     low_ports = lib.hasInfix "CAP_NET_BIND_SERVICE" capabilities;
     texts =
       lib.mapAttrs' (name: lib.nameValuePair "environment.${name}") cfg.environment
