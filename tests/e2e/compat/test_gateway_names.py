@@ -122,7 +122,7 @@ def test_one_name_is_one_object_wherever_it_is_imported_from() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["delivery_ledger", "whatsapp_identity"],
+    ["delivery_ledger", "hooks"],
 )
 def test_what_is_not_served_says_why(module: str) -> None:
     with pytest.raises(ModuleNotFoundError, match="hermes-agent does not serve it"):
