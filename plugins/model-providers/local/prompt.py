@@ -27,7 +27,7 @@ from .answer_check import find_unfounded, plain_result
 from .gguf import SystemPlace
 from .prompt_examples import call_reply, final_reply, make_examples, user_text, with_menu
 from .question_steps import split_steps
-from .tool_choice import MENU_MAX, SMALL_OFFER, is_arithmetic, other_ways, rank_tools, tool_name
+from .tool_choice import MENU_MAX, SMALL_OFFER, find_named_tool, is_arithmetic, other_ways, rank_tools, tool_name
 from .tool_menu import (
     LIMIT_TOOLS,
     MenuTool,
@@ -189,7 +189,8 @@ def build_prompt(
         is_plain=not offer.tools,
         answered_calls=frozenset(answered),
         allows_only_text=successes >= PLAN_MAX or len(answered) >= STEPS_MAX,
-        allows_only_call=len(answered) < MAX_BLIND_CALLS and _takes_files(menu) and _names_unread_file(last, turn),
+        allows_only_call=(not answered and bool(find_named_tool(offer.tools, last)))
+        or (len(answered) < MAX_BLIND_CALLS and _takes_files(menu) and _names_unread_file(last, turn)),
         is_after_failure=bool(menu) and _ends_in_failure(turn),
         sources=_texts(request.messages, head) if offer.tools else (),
         plain_answer=_plain_answer(turn) if offer.tools else "",

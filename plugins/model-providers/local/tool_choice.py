@@ -54,6 +54,7 @@ _NEEDS_NO_TOOL = re.compile(
     re.IGNORECASE,
 )
 """The beginning of a greeting, of a question of general knowledge, or of one that continues the one before."""
+_USE = re.compile(r"\b(?:use|using|with) (?:the )?(?:tool )?`?(\w+)`?", re.IGNORECASE)
 _READING = re.compile(
     r"\b(?:summari[sz]e|read|open|say|says|show|contents?|first|last|about|mentions?|what is in)\b", re.IGNORECASE
 )
@@ -157,6 +158,8 @@ def _score(tool: dict[str, Any], question: str, *, names_file: bool, recent: Col
         score += 2.0 * len(asked & _INTENTS[name])  # its description is written for large models
     elif score := score + len(asked & stems(about)):
         score += 1.0  # the operator enabled its plugin
+    if _USE.search(question) and find_named_tool([tool], question):
+        score += 20.0
     if name in recent:
         score += 4.0
     return score + _score_topics(tool, question, names_file=names_file)
@@ -203,6 +206,12 @@ def _says(tool: dict[str, Any], pattern: re.Pattern[str]) -> bool:
     name = tool_name(tool)
     text = f"{name.replace('_', ' ')} {inner_tool(tool).get('description') or ''}"
     return name not in _INTENTS and bool(pattern.search(text))
+
+
+def find_named_tool(tools: Iterable[dict[str, Any]], question: str) -> str:
+    """Return the tool that the question says to use by its name, or ""."""
+    found = _USE.search(question)
+    return next((name for tool in tools if found and (name := tool_name(tool)) == found[1]), "")
 
 
 def other_ways(tools: Iterable[dict[str, Any]], failed: str, question: str, *, names_file: bool) -> list[str]:

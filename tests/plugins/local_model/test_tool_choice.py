@@ -108,6 +108,14 @@ def test_after_a_failed_tool_the_nearest_others_are_named() -> None:
     assert other_ways(SHIPPED, "search_files", "Which file contains the word x?", names_file=False)[0] == "read_file"
 
 
+def test_a_tool_that_the_question_says_to_use_is_called_before_an_answer() -> None:
+    question = "How many letters r are in the word strawberry? Use calculate."
+    assert menu(question) == ["calculate"]
+    given = ModelRequest("m", [Message("user", question)], SHIPPED)
+    schema = build_prompt(given, 8192, services().mask_message).body()["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["action"] == {"const": "calculate"}
+
+
 def test_what_could_not_be_converted_is_not_calculated_with_a_factor_of_the_model() -> None:
     assert "calculate" not in other_ways(SHIPPED, "unit_convert", "Convert 3 furlongs to kilobytes", names_file=False)
 
