@@ -27,6 +27,7 @@ PRIVATE = (
     re.compile(r"No module named '([\w.]+)'"),
     re.compile(r"<class '([\w.]+)'> does not have the attribute '(_\w+)'"),
     re.compile(r"'(\w+)' object has no attribute '(\w+)'"),
+    re.compile(r"property '(\w+)' of '\w+' object has no setter"),
     re.compile(r"(PluginManager)\.__init__\(\) missing"),
     re.compile(r"StandIn()\b|object\.readline\(\) returned non-string()"),
 )
