@@ -23,7 +23,7 @@ from hermes_agent.testing import PluginHost, plugin_host
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
 
-DATA = Path(__file__).parent / "data" / "isolated"
+DATA = Path(__file__).parent / "isolated"
 SECRET = "sk-many-0123456789abcdef"
 PROBLEM = BubblewrapSandbox(PathRules("/nonexistent", str(Path.home())), path=os.environ.get("PATH")).problem
 pytestmark = [
