@@ -21,6 +21,7 @@ __all__ = [
     "ProviderError",
     "RefreshExpiredError",
     "Session",
+    "TokenPrincipal",
 ]
 
 DASHBOARD_AUTH = Kind("dashboard_auth", "register_dashboard_auth_provider", "dashboard auth provider")
