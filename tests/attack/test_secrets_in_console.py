@@ -68,6 +68,16 @@ class Console:
         return "\n".join([self._terminal.text(), *self._rows])
 
 
+def answer_of_model(form: str) -> str:
+    """Return a pattern of what `/model` answers to a form: a word with `=` is an option, and it takes one name."""
+    secret = FORMS[form](MARKER)
+    if "=" in secret:
+        return r"'\S*\[redacted\]\S*' is no option of a model"
+    if secret.split() != [secret]:
+        return r"'\[redacted\]' is more than one model"
+    return r"model: \S*\[redacted\]\S* \("
+
+
 @pytest.mark.attack("secrets")
 def test_the_console_shows_and_keeps_no_secret_in_any_form(
     tmp_path: Path, attempt: Callable[[bool, str], None]
@@ -93,7 +103,7 @@ def test_the_console_shows_and_keeps_no_secret_in_any_form(
         assert re.search(r"The key is \S*\[redacted\]\S* as you know", shown[form]), shown[form]
         assert all(word in shown[form] for word in ("Ran ", "Remembered ", "Planned ", "Scheduled "))
         assert all(text in shown[form] for text in ("wants to run a command", "Title: ", "no session"))
-        assert "model: " in shown[form] or "is no option of a model" in shown[form]  # a word with `=` is an option
+        assert re.search(f"^{answer_of_model(form)}", shown[form], re.MULTILINE), shown[form]
         attempt(inner(form) not in squeezed(shown[form]), f"{form}: the console")
         attempt(inner(form) not in squeezed(typed), f"{form}: the history of the console")
         for kind, text in kept(home).items():

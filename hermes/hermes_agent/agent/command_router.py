@@ -106,7 +106,8 @@ class CommandRouter:
             return self.skills.message(chosen, arguments, session_id=session_id, platform=platform)
 
         text = await self.bridge.run(message, name)
-        if text is None and prefixes:
+        shown = parse_command(redactor.mask_known(line))  # a secret is known in its own case only
+        if text is None and prefixes and shown is not None and shown[0] == name:  # a secret's beginning is no name
             quick = [row.name for row in self.quick.rows()]
             own = await self.bridge.run(self.skills.own_names, platform)
             longer = self.commands.find_by_prefix(name, where, (*own, *quick))
@@ -124,7 +125,6 @@ class CommandRouter:
         why = self.commands.why_absent(name)
         if why:  # every front end answers it like a command
             return CommandCall(SlashCommand(name, lambda raw_args: f"/{name} is not there: {why}"), arguments)
-        shown = parse_command(redactor.mask_known(line))  # a secret is known in its own case only
         return UnknownCommand(
             MASK if shown is None else shown[0], tuple(each.name for each in self.commands.commands(where))
         )

@@ -12,11 +12,13 @@ from typing import Any
 
 import httpx
 
-from hermes_agent.agent.command_router import CommandRouter
+from hermes_agent.agent.command_router import CommandCall, CommandRouter, UnknownCommand
 from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.agent.quick_commands import QuickCommands
 from hermes_agent.commands import CommandTable
 from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.core.redaction import redactor
+from hermes_agent.core.secrecy import MASK
 from hermes_agent.hooks import HookBus
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.skills import PluginSkills, SkillLibrary
@@ -251,3 +253,16 @@ async def test_a_quick_command_of_the_config_runs_over_http(tmp_path: Path) -> N
             return [said(await post(running, line)) for line in ("/disk '/ $(id)'", "/again x")]
 
     assert await run() == ["42% of / $(id)", "scanned x"]
+
+
+async def test_a_known_secret_after_a_slash_is_not_read_as_the_beginning_of_a_name(tmp_path: Path) -> None:
+    bench = CommandBench(tmp_path)
+    redactor.learn(["s9Xw2LmQ8vRt4ZbN7cYd"])
+
+    async def resolved(line: str) -> Any:
+        return await bench.slash.resolve(line, where="terminal", session_id="s1", platform="cli", prefixes=True)
+
+    called, spelled = await resolved("/s the 9 pots"), await resolved("/" + " ".join("s9Xw2LmQ8vRt4ZbN7cYd"))
+    bench.bridge.close()
+    assert isinstance(called, CommandCall) and (called.command.name, called.arguments) == ("scan-it", "the 9 pots")
+    assert isinstance(spelled, UnknownCommand) and spelled.name == MASK
