@@ -1,6 +1,7 @@
 """Callers of the exec socket who want all of it: run in the container, as root, by test_exec_unit.py.
 
-The unit lets one user run 4 commands at once there, and all users but root 6.
+The socket is for the daemon's user and for root. The unit lets one user run 4 commands at once there, and all users
+but root 6.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +20,17 @@ from hermes_agent.workspace.sandbox.sandbox import SystemdSandbox
 SOCKET, WORK = os.environ["HERMES_TEST_EXEC_SOCKET"], os.environ["HERMES_TEST_EXEC_WORK"]
 AGENT = ("setpriv", "--reuid", "hermes", "--regid", "hermes", "--init-groups")
 MEMBER = ("setpriv", "--reuid", "4242", "--regid", "hermes", "--clear-groups")
+OTHER = ("setpriv", "--reuid", "4242", "--regid", "4242", "--clear-groups")
 ROOT = ()
+FEWER = Path("/etc/systemd/system/hermes-exec@.service.d/zz-fewer.conf")
 Caller = tuple[str, ...]
 Start = Callable[..., subprocess.Popen[str]]
+
+
+def units() -> str:
+    """Return the units of commands that there are."""
+    listing = ["systemctl", "list-units", "--plain", "-q", "hermes-exec@*"]
+    return subprocess.run(listing, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture
@@ -38,7 +48,7 @@ def start() -> Iterator[Start]:
     for process in running:
         process.kill()
         process.communicate()
-    while subprocess.run(["systemctl", "list-units", "--plain", "-q", "hermes-exec@*"], capture_output=True).stdout:
+    while units():
         time.sleep(0.1)
 
 
@@ -59,11 +69,27 @@ def ends(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+@pytest.fixture
+def three_of_all() -> Iterator[None]:
+    """Let all users but root run three commands together, and one user more than that."""
+    FEWER.write_text("[Service]\nEnvironment=HERMES_EXEC_PER_CALLER=10 HERMES_EXEC_MOST=3\n")
+    subprocess.run(["systemctl", "daemon-reload"], check=True)
+    yield
+    FEWER.unlink()
+    subprocess.run(["systemctl", "daemon-reload"], check=True)
+
+
+@pytest.mark.parametrize("caller", [MEMBER, OTHER], ids=["of the daemon's group", "of no group of it"])
+def test_another_user_is_refused_and_starts_no_unit(start: Start, caller: Caller) -> None:
+    assert ends(start(caller, "/bin/echo", "through")) == (EXIT_UNREACHABLE, "", f"{SOCKET}: Permission denied\n")
+    assert units() == ""
+    assert ends(start(AGENT, "/bin/echo", "the daemon's user"))[:2] == (0, "the daemon's user\n")
+
+
 def test_one_user_has_so_many_commands_and_no_more(start: Start) -> None:
     first = fill(start, AGENT, 4)
     code, out, err = ends(start(AGENT, "/bin/echo", "through"))
     assert (code, out) == (EXIT_UNREACHABLE, "") and "runs 4 commands at once already" in err
-    assert ends(start(MEMBER, "/bin/echo", "another user"))[:2] == (0, "another user\n")
     first[0].kill()
     first[0].wait()
     limit = time.monotonic() + 20
@@ -72,11 +98,10 @@ def test_one_user_has_so_many_commands_and_no_more(start: Start) -> None:
     assert last[:2] == (0, "again\n")
 
 
-def test_all_users_together_leave_places_for_root(start: Start) -> None:
-    fill(start, AGENT, 4)
-    fill(start, MEMBER, 2)
-    code, out, err = ends(start(MEMBER, "/bin/echo", "through"))
-    assert (code, out) == (EXIT_UNREACHABLE, "") and "6 commands run at once already" in err
+def test_all_users_together_leave_places_for_root(start: Start, three_of_all: None) -> None:
+    fill(start, AGENT, 3)
+    code, out, err = ends(start(AGENT, "/bin/echo", "through"))
+    assert (code, out) == (EXIT_UNREACHABLE, "") and "3 commands run at once already" in err
     fill(start, ROOT, 3)
     assert ends(start(ROOT, "/bin/echo", "operator"))[:2] == (0, "operator\n")
 
