@@ -87,7 +87,8 @@ def probed(
             ended = f"did not end within {LIMIT_S} s"
         answer = place / "answer.json"
         text = answer.read_text(encoding="utf-8") if answer.exists() else "{}"
-        for path, name in ((hermes, "$HERMES_HOME"), (home, "$HOME"), (work, "$WORK"), (place, "$PLACE")):
+        places = {hermes: "$HERMES_HOME", home: "$HOME", work: "$WORK", place: "$PLACE", repositories: "$REPOSITORIES"}
+        for path, name in places.items():
             text = text.replace(str(path), name)
         result: dict[str, Any] = json.loads(text)
         return result | ({"ended": ended} if ended else {})
