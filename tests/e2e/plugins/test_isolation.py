@@ -70,6 +70,7 @@ def many() -> Iterator[PluginHost]:
 # -- the four faults, and a fifth ----------------------------------------------------------------------------------
 
 
+@pytest.mark.attack("isolated plugins")
 @pytest.mark.parametrize(
     ("tool", "cause"),
     [
@@ -127,6 +128,7 @@ def test_the_commands_show_the_process(faulty: PluginHost) -> None:
     assert f"own process: running, pid {pid}" in faulty.host.plugins.plugin_text("faulty")
 
 
+@pytest.mark.attack("isolated plugins")
 def test_a_plugin_that_floods_the_log_is_cut_short(tmp_path: Path) -> None:
     body = """
 import logging
@@ -250,6 +252,7 @@ def test_events_reach_a_plugin_in_its_own_process(many: PluginHost) -> None:
     until(lambda: ask(many, "state.get", "done") == "{'n': 5}", "the event")
 
 
+@pytest.mark.attack("isolated plugins")
 def test_a_tool_that_is_not_granted_is_refused(many: PluginHost) -> None:
     refused = ask(many, "dispatch_tool", "read_file", {"path": "/etc/hostname"})
     assert "may not call the tool `read_file`" in refused and "plugins.entries.many.granted_capabilities" in refused
@@ -258,6 +261,7 @@ def test_a_tool_that_is_not_granted_is_refused(many: PluginHost) -> None:
 # -- what a plugin sees --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.attack("isolated plugins", at="bubblewrap")
 def test_the_process_sees_no_secret_but_those_granted_by_name(many: PluginHost, tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("private")
     home = many.host.home
@@ -318,6 +322,7 @@ def pages() -> Iterator[list[str]]:
         server.server_close()
 
 
+@pytest.mark.attack("isolated plugins", at="bubblewrap")
 def test_only_granted_hosts_are_reached(tmp_path: Path, pages: list[str]) -> None:
     granted = {"entries": {"small": {"granted_capabilities": [f"network:{pages[0]}"]}}}
     config = {"plugins": {**HOST["plugins"], "host": {"call_timeout_s": 60}, **granted}}
@@ -326,6 +331,7 @@ def test_only_granted_hosts_are_reached(tmp_path: Path, pages: list[str]) -> Non
         assert call(host, "small", "reach", url=f"http://{pages[1]}/").startswith("refused: ")
 
 
+@pytest.mark.attack("isolated plugins", at="bubblewrap")
 def test_only_granted_files_are_seen(tmp_path: Path) -> None:
     for name in ("shown", "changed", "hidden"):
         (tmp_path / name).mkdir()
@@ -346,6 +352,7 @@ def test_only_granted_files_are_seen(tmp_path: Path) -> None:
         assert any("granted path is not shown" in str(line) for line in host.log)
 
 
+@pytest.mark.attack("isolated plugins")
 def test_changed_files_are_not_loaded_after_a_restart(tmp_path: Path) -> None:
     plugin = write(tmp_path, PROBING)
     with plugin_host(plugin, config=HOST) as host:
