@@ -50,6 +50,7 @@ def test_a_home_has_the_daemon_as_a_service_of_the_user(nix) -> None:
         "LoadCredential=OPENROUTER_API_KEY:/home/someone/.secrets/openrouter",
         "WorkingDirectory=~",
         "WatchdogSec=60",
+        "LimitNOFILE=1024:65536",
         "NoNewPrivileges=true",
         "WantedBy=default.target",
     ):

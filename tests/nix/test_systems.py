@@ -34,6 +34,7 @@ def systemd_analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_host_is_built_with_all_its_checks(name: str, nix) -> None:
     unit = nix.build(f"systems.{name}.toplevel").path / "hermes-agent.service"
     assert "ExecStart=" in unit.read_text()
+    assert "LimitNOFILE=1024:65536" in unit.read_text().splitlines()
 
 
 @pytest.mark.parametrize("name", NAMES)

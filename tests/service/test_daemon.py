@@ -73,6 +73,20 @@ def test_the_start_waits_until_the_daemon_serves_and_the_status_is_shown(run: An
     assert status.startswith('Status: "ready') and "127.0.0.1:8642" in status
 
 
+def test_it_raises_the_number_of_open_files_to_what_its_unit_allows(run: Any) -> None:
+    outcome = run(
+        """
+        systemctl start hermes-agent || exit 1
+        show LimitNOFILESoft; show LimitNOFILE
+        grep '^Max open files' /proc/$(show MainPID)/limits
+        """
+    )
+    *unit, process = outcome.succeeded().stdout.splitlines()
+    assert unit == ["1024", "65536"]
+    soft, hard = process.split()[3:5]
+    assert soft == hard and 1024 < int(hard) <= 65536, "a machine may allow fewer than the unit"
+
+
 def test_it_works_in_the_directory_of_its_unit_unless_that_is_a_home(run: Any) -> None:
     outcome = run(
         """

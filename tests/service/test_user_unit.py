@@ -53,6 +53,7 @@ def test_the_user_service_starts_with_the_manager_of_the_user_and_is_removed_who
         systemctl restart user-manager || exit 1     # as at the next boot
         until_ 'as_ann systemctl --user is-active -q hermes-agent'
         [ "$before" != "$(as_ann systemctl --user show -P MainPID hermes-agent)" ] && echo another process
+        as_ann systemctl --user show -P LimitNOFILESoft -P LimitNOFILE hermes-agent | sort -n
         as_ann hermes gateway status | grep -o 'http: http://127.0.0.1:[0-9]* ok'
         as_ann hermes self check | grep '^✓ unit '
         as_ann hermes setup --remove-service
@@ -62,9 +63,10 @@ def test_the_user_service_starts_with_the_manager_of_the_user_and_is_removed_who
         """,
     )
     path = "/home/ann/.config/systemd/user/hermes-agent.service"
-    assert lines[:4] == ["active", "enabled", "another process", "http: http://127.0.0.1:8642 ok"]
-    assert lines[4].split() == ["✓", "unit", path]
-    assert lines[5] == f"The service is stopped; {path} is removed."
+    assert lines[:5] == ["active", "enabled", "another process", "1024", "65536"]
+    assert lines[5] == "http: http://127.0.0.1:8642 ok"
+    assert lines[6].split() == ["✓", "unit", path]
+    assert lines[7] == f"The service is stopped; {path} is removed."
     assert lines[-1] == "inactive"
 
 
