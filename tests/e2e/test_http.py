@@ -144,6 +144,15 @@ def test_one_home_has_one_daemon_and_a_wrong_setting_has_its_status(tmp_path: Pa
         assert re.search(r"config\.yaml:1.*`model`", broken.stderr)
 
 
+def test_a_damaged_state_ends_the_daemon_with_the_status_that_restarts_nothing(tmp_path: Path, scripted) -> None:
+    with scripted(script(PROMPTS[0])) as model:
+        home = make_home(tmp_path, model)
+        (home / "state.db").write_bytes(b"no database " * 1000)
+        ended = run(home, "gateway", "run")
+    assert ended.returncode == 78
+    assert "state.db" in ended.stderr and (home / "state.db").read_bytes().startswith(b"no database"), ended.stderr
+
+
 @pytest.mark.parametrize("hard", [1024, 4096])
 def test_half_requests_without_number_keep_nobody_out_and_the_limit_of_open_files_is_raised(
     tmp_path: Path, scripted, hard: int

@@ -40,6 +40,7 @@ in
   pictures-that-are-none = host { image_gen.provider = "dal"; };
   engine-that-is-none = host { context.engine = "compresor"; };
   scheduler-that-is-none = host { cron.provider = "chronos-ng"; };
+  approver-that-is-none = host { security.approval.transport = "builtn"; };
   backend-that-is-none = host { terminal.backend = "dokcer"; };
   toolset-of-the-host = host { toolsets = [ "treminal" ]; };
   toolset-of-a-platform = host { platform_toolsets.telegram = [ "wbe" ]; };

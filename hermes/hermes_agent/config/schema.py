@@ -358,6 +358,7 @@ PATTERNS: dict[tuple[str, ...], str] = {
     ("context", "engine"): "context engine",
     ("cron", "provider"): "cron scheduler",
     ("terminal", "backend"): "terminal backend",
+    ("security", "approval", "transport"): "approval transport",
     ("toolsets", ITEM): TOOLSET,
     ("agent", "disabled_toolsets", ITEM): TOOLSET,
     ("platform_toolsets", ANY, ITEM): TOOLSET,

@@ -41,6 +41,7 @@ from hermes_agent.plugins.config_schema import (
 )
 from hermes_agent.plugins.discovery import BUNDLED, Discovery, bundled_memories, is_on
 from hermes_agent.plugins.host_services import HostServices
+from hermes_agent.policy.approval_transport import BUILTIN_TRANSPORT
 
 if TYPE_CHECKING:
     from hermes_agent.config.yaml_document import ConfigDocument
@@ -207,6 +208,7 @@ def _known_names(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _Know
 
     own = with_custom_providers(dict(values)).get("providers") or {}
     platforms, catalogue = host.platforms, host.model_providers
+    transports = [BUILTIN_TRANSPORT, *host.extensions.approval_transports.names()]
     return {
         PROVIDER: _KnownNames(
             lambda name: name.lower() == "auto" or name in own or catalogue.profile(name) is not None,
@@ -229,6 +231,7 @@ def _known_names(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _Know
         "context engine": registered("context_engine", DEFAULT_ENGINE),
         "cron scheduler": registered("cron_scheduler"),
         "terminal backend": registered("terminal_env", *BUILTIN_BACKENDS),
+        "approval transport": _KnownNames(lambda name: name.lower() in transports, lambda: transports),
     }
 
 

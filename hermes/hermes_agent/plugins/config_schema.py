@@ -303,4 +303,8 @@ def _is_certain(named: ConfigName, whole: Mapping[str, Any], found: Discovery, h
             from hermes_agent.contracts.terminal_env import BUILTIN_BACKENDS  # as above
 
             return name in BUILTIN_BACKENDS
+        case "approval transport":
+            from hermes_agent.policy.approval_transport import BUILTIN_TRANSPORT  # as above
+
+            return name.lower() == BUILTIN_TRANSPORT
     return False

@@ -48,6 +48,8 @@ WRONG = {
     "tts: {provider: edgy}": "tts.provider: there is no TTS provider `edgy` (did you mean `edge`?)",
     "cron: {provider: chronos}": "cron.provider: there is no cron scheduler `chronos`",
     "terminal: {backend: dokcer}": "terminal.backend: there is no terminal backend `dokcer` (did you mean `docker`?)",
+    "security: {approval: {transport: builtn}}": "security.approval.transport: there is no approval transport `builtn` "
+    "(did you mean `builtin`?)",
     "toolsets: [terminl]": "toolsets[0]: there is no toolset `terminl` (did you mean `terminal`?)",
     "agent: {disabled_toolsets: [webb]}": "agent.disabled_toolsets[0]: there is no toolset `webb` "
     "(did you mean `web`?)",
@@ -90,6 +92,7 @@ RIGHT = (
     "platform_toolsets: {cli: [hermes-cli], cron: [web], webhook: [safe], irc: [web_tools]}",
     "platforms: {whatsapp: {enabled: false}, slack: {token: x}}",
     "people: {ann: [local, api_server, 'irc:ann']}",
+    "security: {approval: {transport: Builtin}}",
     "plugins: {disabled: [irc-platform, web/ddgs], entries: {observability/otel: {trust: dev}}}",
 )
 
@@ -148,6 +151,7 @@ def test_what_plugins_register_at_run_time_counts(write_plugin: Write, start: St
         def register(ctx):
             ctx.register_tool("lamp", "lights", {"name": "lamp"}, lambda args, **kw: "{}")
             ctx.register_platform("pager", "Pager", lambda config: None, lambda: True)
+            ctx.register_approval_transport("phone", lambda request: request.respond("deny"))
         """,
     )
     write_plugin("cloudy", "def register(ctx): pass\n", "name: cloudy\nkind: model-provider\n")
@@ -156,6 +160,7 @@ def test_what_plugins_register_at_run_time_counts(write_plugin: Write, start: St
         """
         plugins: {enabled: [home-lab], allow_tool_override: [lamp]}
         toolsets: [lights]
+        security: {approval: {transport: phone}}
         platforms: {pager: {enabled: true}, buzz: {enabled: true}}
         """
     )
