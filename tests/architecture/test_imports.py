@@ -189,20 +189,23 @@ def test_reading_a_setting_loads_no_agent(tmp_path: Path) -> None:
 
 
 WITH_THE_FIRST_TURN = {
+    "adapters": "options",
     "agent": "compaction compressor conversation model_step tool_step transcript_writer turn turn_start",
     "builtin_tools": "web_pages",
     "gateway": "chat_approver chat_commands chat_messages chat_sessions chat_turn command_confirmation intake",
     "media": "speech",
-    "models": "anthropic_messages client fallback http_transport openai_protocols",
+    "models": "anthropic_messages client fallback http_transport openai_format openai_protocols",
     "policy": "shell",
-    "server": "webhooks",
+    "server": "answer_stream chat_endpoint chat_format request_fields responses_format webhooks",
+    "skills": "history scan skill_changes",
     "workspace": (
         "backend_selection handlers patch_file process_tool read_file sandbox.bubblewrap sandbox.sandbox search_files "
+        "search_process "
         "shadow_repository terminal_tool write_file"
     ),
 }
-"""What only a turn, a chat, a webhook or a command needs, by package."""
-OTHERS = {"ctypes", "difflib", "html", "http.client", "importlib.resources", "stringprep"}
+"""What only a turn, a chat platform, a webhook, a change of a skill or a command needs, by package."""
+OTHERS = {"ctypes", "difflib", "getpass", "html", "http.client", "importlib.resources", "stringprep"}
 """Modules of Python, each 100 to 300 KiB with what it imports, that something of ours once brought."""
 
 
@@ -220,6 +223,8 @@ def test_a_daemon_that_waits_has_loaded_its_server_and_nothing_that_a_turn_needs
     assert theirs <= set(modules()), "a module has another name now"
     assert theirs & set(loaded) == set()
     assert OTHERS & set(loaded) == set()
+    platforms = {f"hermes_plugins.{path.name}_platform" for path in (ROOT / "_bundled" / "platforms").iterdir()}
+    assert "hermes_plugins.irc_platform" in platforms and platforms.isdisjoint(loaded), "none of them is configured"
 
 
 def test_the_version_is_printed_with_next_to_nothing_loaded() -> None:

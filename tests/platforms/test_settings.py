@@ -52,6 +52,27 @@ def _init(name: str) -> Path:
     return Path(__file__).parents[2] / "plugins" / "platforms" / name / "__init__.py"
 
 
+def test_a_daemon_loads_the_platforms_alone_that_something_names(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    host: Any = make.host  # type: ignore[attr-defined]
+    gateway_config(host.config.values, host.platforms)
+    assert host.platforms.loaded_entries() == []
+
+    monkeypatch.setenv("IRC_SERVER", "irc.test")
+    values = {**host.config.values, "platforms": {"xmpp": {"port": 1}}, "discord": {"reactions": True}}
+    gateway_config(values, host.platforms)
+    assert {entry.name for entry in host.platforms.loaded_entries()} == {"irc", "xmpp", "discord"}
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_the_variables_of_a_bundled_platform_begin_with_its_name_and_one_setting_is_required(name: str) -> None:
+    manifest = _manifest(name)
+    entries = [*manifest.requires_env, *manifest.optional_env]
+    variables = [entry["name"] if isinstance(entry, dict) else entry for entry in entries]
+    variables += [spec["env"] for spec in manifest.config_schema.values() if spec.get("env")]
+    assert variables and all(variable.startswith(f"{name.upper()}_") for variable in variables)
+    assert any(spec.get("required") for spec in manifest.config_schema.values())
+
+
 def test_a_variable_alone_configures_a_platform_and_wins(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     host: Any = make.host  # type: ignore[attr-defined]
     monkeypatch.setenv("IRC_SERVER", "irc.test")

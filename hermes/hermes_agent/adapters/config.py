@@ -6,6 +6,7 @@ object each time: `Platform("irc") is Platform("irc")`. Source: plugin contract 
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ __all__ = [
     "SHARED_SETTINGS",
     "add_lookup",
     "lookups",
+    "may_be_configured",
     "platform_blocks",
     "platform_provider",
 ]
@@ -128,6 +130,16 @@ def platform_blocks(values: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
                 key = str(name).strip().lower()
                 found[key] = {**found.get(key, {}), **block}
     return found
+
+
+def may_be_configured(name: str, values: Mapping[str, Any]) -> bool:
+    """Return whether the config or the environment may enable a bundled platform.
+
+    The variables of a bundled platform begin with its name, so that its code is not loaded for the answer.
+    """
+    prefix = f"{name.upper().replace('-', '_')}_"
+    in_config = name in platform_blocks(values) or bool(values.get(name))
+    return in_config or any(variable.startswith(prefix) for variable in os.environ)
 
 
 def platform_provider(values: Mapping[str, Any], name: str) -> str:

@@ -22,6 +22,7 @@ from hermes_agent.adapters.config import (
     PlatformConfig,
     add_lookup,
     lookups,
+    may_be_configured,
     platform_blocks,
 )
 from hermes_agent.contracts.kind import Kind
@@ -209,9 +210,9 @@ class PlatformRegistry(StoreGroup):
         self._load(name)
         return self._entries.get(name)
 
-    def all_entries(self) -> list[PlatformEntry]:
-        """Return all platforms, and load deferred ones."""
-        for name in self._deferred:
+    def all_entries(self, wanted: Callable[[str], bool] = lambda name: True) -> list[PlatformEntry]:
+        """Return all platforms, and load the deferred ones with a `wanted` name."""
+        for name in filter(wanted, self._deferred):
             self._load(name)
         return self.loaded_entries()
 
@@ -400,7 +401,9 @@ def gateway_config(values: Mapping[str, Any], registry: PlatformRegistry) -> Gat
         reset_triggers=list(values.get("reset_triggers") or ["/new", "/reset"]),
     )
     config.registry = registry
-    states = {state.name: state for state in platform_states(values, registry)}
+    # others are not loaded: a daemon would keep the code of each bundled platform
+    registry.all_entries(lambda name: may_be_configured(name, values))
+    states = {state.name: state for state in platform_states(values, registry, load=False)}
     for name in (*platform_blocks(values), *states):
         if name not in BUILTIN_PLATFORMS and not registry.is_registered(name):
             logger.warning("platforms.%s: no plugin registered a platform of that name", name)

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import HermesError
@@ -20,9 +20,11 @@ from hermes_agent.core.untrusted import TAG
 from hermes_agent.hooks import HookBus
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import UsageLedger
-from hermes_agent.skills.skill_changes import SkillEditor
 from hermes_agent.tools import current_scope
 from hermes_agent.tools.proposals import Proposals
+
+if TYPE_CHECKING:
+    from hermes_agent.skills.skill_changes import SkillEditor
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +86,7 @@ class LearningReview:
     """Reviews turns while `learning.review` is true.
 
     Args:
+        editor: returns the editor of skills.
         ask: sends a prompt to the model of a task: its name, the prompt, tokens of the answer.
     """
 
@@ -93,7 +96,7 @@ class LearningReview:
         bridge: Bridge,
         ledger: UsageLedger,
         proposals: Proposals,
-        editor: SkillEditor,
+        editor: Callable[[], SkillEditor],
         ask: Callable[[str, str, int], str],
     ) -> None:
         self._get, self._bridge, self._ledger = get, bridge, ledger
@@ -157,12 +160,13 @@ class LearningReview:
                 return self._proposals.add("memory", title, change, origin="review", **about).id
             case "skill" if content:
                 name = str(answer.get("name") or "")
-                known = (self._editor.root / name).is_dir() if name else False
+                editor = self._editor()
+                known = (editor.root / name).is_dir() if name else False
                 operation = {"action": "edit" if known else "create", "name": name, "content": content}
-                changes = self._editor.plan([operation])
+                changes = editor.plan([operation])
                 if not changes:
                     return ""
-                change = self._editor.encode(changes)
+                change = editor.encode(changes)
                 title = f"{operation['action']} {name}"
                 return self._proposals.add("skill", title, change, origin="review", **about).id
         return ""
@@ -194,7 +198,7 @@ class ReviewDeps(NamedTuple):
     ledger: UsageLedger
     proposals: Proposals
     side_answer: Callable[[str, str, int], str]
-    skill_editor: SkillEditor
+    skill_editor: Callable[[], SkillEditor]
 
 
 class ReviewServices(NamedTuple):

@@ -11,7 +11,6 @@ import ipaddress
 import logging
 import re
 import socket
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -373,6 +372,8 @@ def _members(text: str) -> Sequence[str]:
 @functools.cache
 def groups() -> Mapping[str, Sequence[str]]:
     """Return the groups of `groups.toml`: those of hosts, and those that combine other groups."""
+    import tomllib  # at the first use of a group
+
     read = tomllib.loads(Path(__file__).with_name("groups.toml").read_text(encoding="utf-8"))
     named: dict[str, Sequence[str]] = {name: tuple(hosts) for name, hosts in read["hosts"].items()}
     for name, parts in read["groups"].items():

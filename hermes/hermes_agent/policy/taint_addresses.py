@@ -13,7 +13,6 @@ import functools
 import ipaddress
 import re
 import socket
-import tomllib
 import unicodedata
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 @functools.cache
 def vocabulary() -> Mapping[str, Any]:
     """Return the lists of words in `taint_vocabulary.toml`."""
+    import tomllib  # with the first untrusted text
+
     return tomllib.loads(Path(__file__).with_name("taint_vocabulary.toml").read_text(encoding="utf-8"))
 
 

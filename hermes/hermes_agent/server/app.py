@@ -6,11 +6,11 @@ A dozen routes need no framework: docs/decisions/0004.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from hermes_agent.server.authentication import RequestGuard
-from hermes_agent.server.chat_endpoint import RESPONSES, ChatEndpoint
 from hermes_agent.server.conversations import (
     AgentProtocol,
     CommandRouterProtocol,
@@ -91,9 +91,15 @@ def build(
     extensions = PluginEndpoints(plugins)
     status, listed = StatusEndpoints(turns, counts), ModelEndpoints(models, service, settings)
     turning = (agent, settings, turns, models, slash, once, listed, service)
+
+    def chat_endpoint(wire: Literal["CHAT", "RESPONSES"]) -> App:
+        from hermes_agent.server import chat_endpoint as module  # a daemon that waits answers no turn
+
+        return module.ChatEndpoint(*turning, getattr(module, wire))
+
     routes = [
-        HttpRoute("/v1/chat/completions", ChatEndpoint(*turning), "POST"),
-        HttpRoute("/v1/responses", ChatEndpoint(*turning, RESPONSES), "POST"),
+        HttpRoute("/v1/chat/completions", load_late(partial(chat_endpoint, "CHAT")), "POST"),
+        HttpRoute("/v1/responses", load_late(partial(chat_endpoint, "RESPONSES")), "POST"),
         HttpRoute("/openapi.json", make_application(openapi)),
         HttpRoute("/v1/models", make_application(listed.list)),
         HttpRoute("/v1/models/", make_application(listed.get)),
@@ -182,5 +188,15 @@ def make_application(answer: RouteHandler) -> App:
         except ClientDisconnected:
             return
         await reply(scope, receive, send)
+
+    return app
+
+
+def load_late(load: Callable[[], App]) -> App:
+    """Return the ASGI application that `load` returns; the first request calls it."""
+    loaded = cache(load)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await loaded()(scope, receive, send)
 
     return app

@@ -15,7 +15,6 @@ from hermes_agent.core.log_context import log_context
 from hermes_agent.policy import NoApprover
 from hermes_agent.server.answer_stream import AnswerStream, TurnRun
 from hermes_agent.server.chat_format import (
-    AGENT_MODEL,
     AnswerFormat,
     ChatCompletionFormat,
     ChatRequest,
@@ -23,6 +22,7 @@ from hermes_agent.server.chat_format import (
     read_chat_request,
 )
 from hermes_agent.server.conversations import (
+    AGENT_MODEL,
     KEY_HEADER,
     AgentProtocol,
     AnswerSource,

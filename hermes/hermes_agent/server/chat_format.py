@@ -31,6 +31,7 @@ from hermes_agent.models.openai_types import (
     as_dict,
     field_names,
 )
+from hermes_agent.server.conversations import AGENT_MODEL
 from hermes_agent.server.http_types import HttpError, json_bytes
 from hermes_agent.server.request_fields import CHAT, bad_request, check_fields, kind_of, options_of, unsupported_field
 
@@ -170,9 +171,6 @@ def _list(calls: set[str]) -> str:
 def _words(names: tuple[str, ...]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
-
-AGENT_MODEL = "hermes-agent"
-"""Model name of every agent."""
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 

@@ -229,6 +229,8 @@ class CommandAnswer:
         """Do nothing: a command opens no conversation."""
 
 
+AGENT_MODEL = "hermes-agent"
+"""Model name of every agent."""
 KEY_HEADER = b"idempotency-key"
 LONGEST_KEY = 200
 BUSY_RETRY_S = 1.0

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions
 from hermes_agent.core.messages import Content, Message, TurnFinished, TurnSink, Usage, new_id, text_content
-from hermes_agent.server.chat_format import AGENT_MODEL, ChatRequest, parse_body
+from hermes_agent.server.conversations import AGENT_MODEL
 from hermes_agent.server.http_types import HttpError, HttpReply, http_error_of, json_reply, read_body
-from hermes_agent.server.request_fields import bad_request, kind_of
 from hermes_agent.server.settings import HttpSettings
 
 if TYPE_CHECKING:
+    from hermes_agent.server.chat_format import ChatRequest
     from hermes_agent.server.http_types import Receive, Scope
 
 WEB_CLIENT_TASK = "web_client"
@@ -137,6 +137,8 @@ class ModelEndpoints:
 
     async def embed(self, scope: Scope, receive: Receive) -> HttpReply:
         """Return the embeddings of texts."""
+        from hermes_agent.server.chat_format import parse_body  # with the first request
+
         try:
             settings = self._settings
             data = await read_body(scope, receive, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
@@ -159,6 +161,8 @@ _EMBEDDING_FIELDS: Mapping[str, Callable[[Any], bool]] = {
 
 def _embedding_request(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checked fields of a request for embeddings."""
+    from hermes_agent.server.request_fields import bad_request, kind_of  # with the first request
+
     for name, given in value.items():
         if name not in _EMBEDDING_FIELDS:
             raise HttpError(400, f"{name[:100]} is an unknown field", code="unknown_parameter", param=name[:100])

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.config import Config
 from hermes_agent.contracts.command import SlashCommand
@@ -20,10 +20,9 @@ from hermes_agent.hooks import HookBus
 from hermes_agent.policy.taint import TaintTracker
 from hermes_agent.skills.library import NAME, PluginSkills, SkillLibrary, SkillSettings
 from hermes_agent.skills.prompts import SkillBundles
-from hermes_agent.skills.skill_changes import SCHEMA as CHANGE_SCHEMA
-from hermes_agent.skills.skill_changes import SkillEditor, SkillManage
 from hermes_agent.skills.skill_commands import SkillCommands, sibling_banner
 from hermes_agent.skills.skill_file import (
+    ACTIONS,
     DESCRIPTION_CHARS,
     SKILL_FILE,
     LocalSkill,
@@ -41,6 +40,9 @@ from hermes_agent.skills.skill_file import (
 )
 from hermes_agent.tools import current_scope, tool_result
 from hermes_agent.tools.proposals import Proposals
+
+if TYPE_CHECKING:
+    from hermes_agent.skills.skill_changes import SkillEditor
 
 SHOWN_NAMES = 20
 
@@ -325,6 +327,41 @@ def skills_list(library: SkillLibrary, args: dict[str, Any], **kwargs: Any) -> s
     )
 
 
+CHANGE_SCHEMA: dict[str, Any] = {
+    "name": "skill_manage",
+    "description": (
+        "Create or change a skill of this home. create, edit: `content` is the whole SKILL.md. patch: old_string to"
+        " new_string. write_file, remove_file: file_path below references/, templates/, scripts/, assets/. The result"
+        " says whether it was done or waits for the user."
+    ),
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": list(ACTIONS)},
+            **{name: {"type": "string"} for name in ("name", "category", "content", "old_string", "new_string")},
+            **{name: {"type": "string"} for name in ("file_path", "file_content", "reason")},
+            "replace_all": {"type": "boolean"},
+            "operations": {"type": "array", "items": {"type": "object"}, "description": "Several such, all or none"},
+        },
+    },
+}
+
+
+class SkillProposals:
+    """Shows and applies the proposals of skills; the editor is loaded for the first one."""
+
+    def __init__(self, editor: Callable[[], SkillEditor]) -> None:
+        self._editor = editor
+
+    def show(self, change: Mapping[str, Any]) -> str:
+        """Return what the change does, as a diff."""
+        return self._editor().show(change)
+
+    def apply(self, change: Mapping[str, Any]) -> str:
+        """Make the change and return what happened."""
+        return self._editor().apply(change)
+
+
 class SkillDeps(NamedTuple):
     """Services of skills."""
 
@@ -347,7 +384,7 @@ class SkillServices(NamedTuple):
 
     skills: SkillLibrary
     skill_commands: SkillCommands
-    skill_editor: SkillEditor
+    skill_editor: Callable[[], SkillEditor]
 
 
 def register(ctx: Registrar, deps: SkillDeps) -> SkillServices:
@@ -375,9 +412,19 @@ def register(ctx: Registrar, deps: SkillDeps) -> SkillServices:
         max_result_size_chars=math.inf,
         effect=Effect("reads", place=view.files),
     )
-    editor = SkillEditor(library, lambda: int(deps.config.get("skills.write_budget")))
-    deps.proposals.serve("skill", editor)
-    manage = SkillManage(editor, deps.proposals, partial(_write_mode, deps.config))
+
+    @cache
+    def editor() -> SkillEditor:
+        from hermes_agent.skills.skill_changes import SkillEditor  # most processes change no skill
+
+        return SkillEditor(library, lambda: int(deps.config.get("skills.write_budget")))
+
+    def manage(args: dict[str, Any], **kwargs: Any) -> str:
+        from hermes_agent.skills.skill_changes import SkillManage  # with the editor
+
+        return SkillManage(editor(), deps.proposals, partial(_write_mode, deps.config))(args, **kwargs)
+
+    deps.proposals.serve("skill", SkillProposals(editor))
     ctx.register_tool("skill_manage", "skills", CHANGE_SCHEMA, manage, emoji="📝", effect=Effect("remembers"))
     found = SkillCommands(library)
     ctx.register_slash_command(

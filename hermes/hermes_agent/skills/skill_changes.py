@@ -18,33 +18,13 @@ from hermes_agent.core.redaction import redactor
 from hermes_agent.skills.history import SkillHistory, difference, replace_folder, write_entries
 from hermes_agent.skills.library import SkillLibrary
 from hermes_agent.skills.scan import SKILL_NAME, SkillEntry, read_entries, scan_skill
-from hermes_agent.skills.skill_file import FOLDERS, HUB, SKILL_FILE, find_skill, is_plain_path
+from hermes_agent.skills.skill_file import ACTIONS, FOLDERS, HUB, SKILL_FILE, find_skill, is_plain_path
 from hermes_agent.system.files import JsonFile
 from hermes_agent.tools import current_scope, tool_result
 from hermes_agent.tools.proposals import Proposals
 
-ACTIONS = ("create", "patch", "edit", "delete", "write_file", "remove_file")
 MAX_DIFF = 8_000
 """Characters of the diff in a result."""
-
-SCHEMA: dict[str, Any] = {
-    "name": "skill_manage",
-    "description": (
-        "Create or change a skill of this home. create, edit: `content` is the whole SKILL.md. patch: old_string to"
-        " new_string. write_file, remove_file: file_path below references/, templates/, scripts/, assets/. The result"
-        " says whether it was done or waits for the user."
-    ),
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": list(ACTIONS)},
-            **{name: {"type": "string"} for name in ("name", "category", "content", "old_string", "new_string")},
-            **{name: {"type": "string"} for name in ("file_path", "file_content", "reason")},
-            "replace_all": {"type": "boolean"},
-            "operations": {"type": "array", "items": {"type": "object"}, "description": "Several such, all or none"},
-        },
-    },
-}
 
 Files = Mapping[str, SkillEntry]
 

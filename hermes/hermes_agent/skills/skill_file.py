@@ -294,6 +294,8 @@ def declared_settings(document: SkillFile) -> list[SkillSetting]:
 
 logger = logging.getLogger(__name__)
 
+ACTIONS = ("create", "patch", "edit", "delete", "write_file", "remove_file")
+"""What the tool `skill_manage` does with a skill."""
 SKILL_FILE = "SKILL.md"
 HUB = ".hub"
 """Folder below `skills/` with taps, the lock and earlier states; the library does not look into it."""

@@ -28,7 +28,6 @@ from hermes_agent.tools import current_scope
 from hermes_agent.workspace.checkpoint_files import EVERYTHING, Git, GitError, RepositoryTooLarge
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox.file_rules import is_inside
-from hermes_agent.workspace.search_process import SKIPPED_DIRECTORIES
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.shadow_repository import Checkpoint, RestoreResult, ShadowRepository
@@ -178,6 +177,8 @@ class Checkpoints:
         )
 
     def _kept_out(self, folder: str, path: str, status: os.stat_result) -> bool:
+        from hermes_agent.workspace.search_process import SKIPPED_DIRECTORIES  # a start makes no checkpoint
+
         full = f"{folder.rstrip('/')}/{path}"
         *above, name = path.split("/")
         return (

@@ -101,7 +101,7 @@ def make_review(tmp_path: Path, said: Any, total: int = 1_000_000, spent: int = 
             host.host.bridge,
             Usage(total, spent),  # type: ignore[arg-type]
             proposals,
-            SkillEditor(library, lambda: 9),
+            lambda: SkillEditor(library, lambda: 9),
             lambda task, prompt, tokens: text,
         )
     return review, proposals
