@@ -1,11 +1,17 @@
-"""Check of an answer after a tool call: numbers, names and paths have to come from the conversation or a result."""
+"""Check of an answer after a tool call: numbers, names and paths have to come from the conversation or a result.
+
+After a failed call so do claims of absence: that something does not exist, was not found, is empty, or has none.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from hermes_agent.core.messages import error_object
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,\u202f]*(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _PATH = re.compile(
@@ -106,3 +112,108 @@ def plain_result(name: str, result: str, limit: int = 1500) -> str:
 
 _MAIN_KEYS = ("result", "output", "content", "value", "answer", "text", "stdout", "matches", "files")
 """Keys under which tools give what they found."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What a call of this turn gave, as the check of claims reads it."""
+
+    text: str
+    arguments: str
+    looks_at_files: bool
+    """The tool takes a path, a file or a command."""
+
+
+_OF_FAILURES = r"(?!(?: \w+){0,2} (?:access|approval|need|permission|reason|support|terminal|tool|user|way)s?\b)"
+"""Not before words that tell of a failure, such as "there is no permission"."""
+_NOT = r"(?: not|n't)"
+_NONE = r"(?:not an?|no|none|nothing|zero|0)\b"
+_THINGS = r"(?:files?|folders?|director(?:y|ies)|documents?|match(?:es)?|lines?|entr(?:y|ies)|results?|contents?|text)"
+_ABSENT = re.compile(
+    rf"\bthere(?: (?:is|are|was|were|exists?)(?:n't)?|'s) (?:currently )?(?:{_NONE}|any\b){_OF_FAILURES}"
+    rf"|\b(?:do|does|did){_NOT} (?:seem to )?exist"
+    rf"|\b(?:is|are|was|were|could|ca){_NOT} (?:be )?(?:found|there|present)\b"
+    rf"|\bcan ?not be found\b|\bnot found\b|\bno (?:such|matching)\b|\bnon-?existent|\b(?:is|are) missing\b"
+    rf"|\b(?:no|zero|0) {_THINGS}\b|\bnothing (?:was |is )?found\b|\b(?:find|found|see|locate) (?:any|no)\b"
+    rf"|\bnone of\b",
+    re.IGNORECASE,
+)
+_EMPTY = re.compile(
+    rf"\b(?:is|are|was|were) (?:currently )?empty\b|\b(?:contain|hold|list|mention)(?:s|ed)? {_NONE}"
+    rf"|\b(?:it|that|they|which|\w+) (?:has|have|had) {_NONE}{_OF_FAILURES}"
+    rf"|\b(?:do|does|did){_NOT} (?:contain|hold|include|mention|list)\b"
+    rf"|(?<!\bI )\b(?:do|does|did){_NOT} have\b{_OF_FAILURES}",
+    re.IGNORECASE,
+)
+_SOUGHT = re.compile(rf"\b(?:find|locate|see) (?:\w+ ){{0,2}}{_THINGS}\b", re.IGNORECASE)
+"""After "I could not" it says that files were looked for."""
+_ABOUT_FILES = re.compile(r"\b(?:files?|folders?|director(?:y|ies)|documents?|paths?)\b", re.IGNORECASE)
+_SAYS_NONE = re.compile(
+    r"\b(?:no|none|nothing|zero|0|missing|empty|without|nonexistent|absent|enoent)\b"
+    r"|\b(?:not|n't|never) (?:be |been )?(?:exist\w*|found|present|there|contain|have)\b|\[\]|\{\}|\"\"",
+    re.IGNORECASE,
+)
+_SAYS_EMPTY = re.compile(
+    r"\bempty\b|\b(?:contain|hold|list|mention|ha[sdv])\w* (?:no|none|nothing|zero|0)\b"
+    r"|(?:\bnot|n't) (?:contain|hold|include|mention|list|have)\b|\bno (?:output|content|text|entries)\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|[:;]\s+|,\s+(?:but|and|so|because|since|as)\s+")
+_SMALL_WORDS = frozenset(
+    """
+    a an and any are be been but by can contain could did do doe empty exist find for found from had ha have i in it
+    missing my no none not nothing of on or so such that the there they thi to wa were which with you your zero
+    """.split()  # noqa: SIM905 - four lines instead of thirty
+)
+
+
+def find_unfounded_claims(text: str, results: Sequence[CallResult]) -> list[str]:
+    """Return the claims of absence in `text` that no result has, if one of the calls failed.
+
+    A claim about files needs the result of a tool that looks at files, or an error that tells of files. The result has
+    to say that something is absent, and share a word with the claim; a result without failure may also be a list that
+    does not have the thing.
+    """
+    if not any(error_object(result.text) is not None for result in results):
+        return []
+    out, before = [], ""
+    for part in _SENTENCE.split(text.replace("\u2019", "'")):
+        context, before = f"{before} {part}" if _refers_back(part) else part, part
+        for pattern in (_ABSENT, _EMPTY):
+            out += [
+                claim[0].strip()
+                for claim in pattern.finditer(_PATH.sub(_as_name, part))
+                if not any(_founds(result, context, is_empty=pattern is _EMPTY) for result in results)
+            ]
+        if (sought := _SOUGHT.search(part)) and not any(_tells_of_files(result) for result in results):
+            out.append(sought[0])
+    return out
+
+
+def _as_name(path: re.Match[str]) -> str:
+    """Return a path without the words in it: `missing.md` claims nothing."""
+    return "X" * len(path[0])
+
+
+def _refers_back(part: str) -> bool:
+    return re.match(r"\W*(?:it|they|that|this|these|those)\b", part, re.IGNORECASE) is not None
+
+
+def _founds(result: CallResult, claim: str, *, is_empty: bool) -> bool:
+    if _ABOUT_FILES.search(claim) and not _tells_of_files(result):
+        return False
+    failed = error_object(result.text)
+    if failed is None:
+        return not is_empty or bool(_SAYS_NONE.search(result.text)) or not result.text.strip()
+    error = str(failed["error"])
+    if is_empty:  # such an error tells of what it names, not of what the call was about
+        return bool(_SAYS_EMPTY.search(error)) and bool(_words(claim) & _words(error))
+    return bool(_SAYS_NONE.search(error)) and bool(_words(claim) & _words(f"{error} {result.arguments}"))
+
+
+def _tells_of_files(result: CallResult) -> bool:
+    return result.looks_at_files or bool(_ABOUT_FILES.search(result.text))
+
+
+def _words(text: str) -> set[str]:
+    return {re.sub("ies$", "y", word).rstrip("s") for word in _WORD.findall(text.lower())} - _SMALL_WORDS

@@ -23,12 +23,13 @@ from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.errors import ContextTooLong
 from hermes_agent.core.messages import Message, ToolCall, error_object
 
-from .answer_check import find_unfounded, plain_result
+from .answer_check import CallResult, find_unfounded, find_unfounded_claims, plain_result
 from .gguf import SystemPlace
 from .prompt_examples import call_reply, final_reply, make_examples, user_text, with_menu
 from .question_steps import split_steps
 from .tool_choice import MENU_MAX, SMALL_OFFER, find_named_tool, is_arithmetic, other_ways, rank_tools, tool_name
 from .tool_menu import (
+    ERROR_MARK,
     LIMIT_TOOLS,
     MenuTool,
     build_menu,
@@ -51,6 +52,8 @@ A short prompt replaces the long part before them, which is written for a large 
 """
 FILE_PARAMETERS = frozenset({"path", "file", "filename", "file_path", "command"})
 """Names of parameters by which a tool can look at a file."""
+PLACE_PARAMETERS = FILE_PARAMETERS | {"code", "dir", "directory", "folder", "root"}
+"""Names of parameters by which a tool can look for files, or into a directory."""
 MAX_BLIND_CALLS = 2
 """Calls in one turn after which an answer is allowed, although none had the file that the user names."""
 STEPS_MAX = 6
@@ -105,6 +108,8 @@ class ToolPrompt:
     """The last call failed: the answer must admit it, with numbers of the conversation alone."""
     sources: tuple[str, ...]
     """Texts of the conversation, which paths of a call and an answer after a call are checked against."""
+    results: tuple[CallResult, ...]
+    """Results of this turn, which claims of absence are checked against after a failed call."""
     plain_answer: str
     """What the last result says, for a turn of which no answer passes the check; "" without a result."""
     max_tokens: int
@@ -120,17 +125,17 @@ class ToolPrompt:
             unfounded = numbers_without_source(text, self.sources)
         else:
             unfounded = find_unfounded(text, self.sources) if self.plain_answer else []
+        unfounded += find_unfounded_claims(text, self.results)
         return ", ".join(dict.fromkeys(unfounded))
 
     def correct(self, text: str, objection: str) -> dict[str, Any]:
         """Return the request's JSON that asks for another answer than `text`."""
-        if self.is_after_failure:
-            return self.body(only_final=True, without_digits=True)
+        only = "which tool failed, and its error" if self.is_after_failure else "what the result says"
         asked = user_text(
-            f"Your answer has {objection}, which neither the question nor a result has. Answer again: state only what"
-            " the result says."
+            f"Your answer has {objection}, which neither the question nor a result has."
+            f" Answer again: state only {only}."
         )
-        body = self.body(only_final=True)
+        body = self.body(only_final=True, without_digits=self.is_after_failure)
         return body | {"messages": [*self.messages, final_reply(text), asked]}
 
     def body(self, *, only_final: bool = False, without_digits: bool = False) -> dict[str, Any]:
@@ -193,6 +198,7 @@ def build_prompt(
         or (len(answered) < MAX_BLIND_CALLS and _takes_files(menu) and _names_unread_file(last, turn)),
         is_after_failure=bool(menu) and _ends_in_failure(turn),
         sources=_texts(request.messages, head) if offer.tools else (),
+        results=_call_results(turn, offer.by_name) if offer.tools else (),
         plain_answer=_plain_answer(turn) if offer.tools else "",
         max_tokens=max_tokens,
         temperature=(request.temperature or 0.0) if not offer.tools or request.options.temperature is not None else 0.0,
@@ -248,7 +254,9 @@ class _Offer:
         return user_text("\n".join(lines))
 
     def others(self, failed: str, question: str) -> list[str]:
-        """Return the tools that may do what the failed one could not."""
+        """Return the tools that may do what the failed one could not; none if the question names the failed one."""
+        if find_named_tool(self.tools, question) == failed:
+            return []
         return other_ways(self.tools, failed, question, names_file=_NAMES_FILE.search(question) is not None)
 
 
@@ -268,7 +276,7 @@ def _plain_answer(turn: Sequence[Message]) -> str:
         return ""
     name = names.get(last.tool_call_id or "", "the tool")
     if (failed := error_object(last.text)) is not None:
-        return f"I could not do this: {name} failed: {str(failed['error'])[:300]}"
+        return f"I could not do this: {name} failed: {str(failed['error']).removeprefix(ERROR_MARK)[:300]}"
     return plain_result(name, last.text)
 
 
@@ -321,6 +329,17 @@ def _texts(messages: Sequence[Message], head: Sequence[dict[str, Any]]) -> tuple
     facts = [str(m["content"]) for m in head[1:] if m["role"] == "system"]
     calls = [call.arguments for m in messages for call in m.tool_calls]
     return (*facts, *calls, *(m.text for m in messages if m.role in ("user", "tool")))
+
+
+def _call_results(turn: Sequence[Message], by_name: Mapping[str, MenuTool]) -> tuple[CallResult, ...]:
+    calls = {call.id: call for m in turn for call in m.tool_calls}
+    found = []
+    for message in turn:
+        if message.role == "tool" and (call := calls.get(message.tool_call_id or "")) is not None:
+            tool = by_name.get(call.name)
+            looks = tool is not None and bool(PLACE_PARAMETERS & (tool.schema.get("properties") or {}).keys())
+            found.append(CallResult(message.text, call.arguments, looks))
+    return tuple(found)
 
 
 def _takes_files(tools: Sequence[MenuTool]) -> bool:

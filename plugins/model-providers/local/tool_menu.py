@@ -168,7 +168,8 @@ def _cut(text: str, limit: int) -> str:
 RESULT_CHARS = 3000
 """A tool result beyond it loses its middle: reading 1000 tokens takes about 20 s."""
 
-_MARK = "[TOOL_ERROR] "
+ERROR_MARK = "[TOOL_ERROR] "
+"""Before the error of a tool that raised."""
 _AFTER = (
     "Nothing else is known. If the error shows how, call again with other arguments, or use a tool that fits better;"
     " else tell the user what failed and why."
@@ -191,7 +192,7 @@ def format_result(name: str, result: str, tool: MenuTool | None, others: Sequenc
     failed = error_object(result)
     if failed is None:
         return f"Result of {name}:\n{_shorten_result(_with_exit_status(result))}"
-    error = str(failed.pop("error")).removeprefix(_MARK)
+    error = str(failed.pop("error")).removeprefix(ERROR_MARK)
     rest = {key: value for key, value in failed.items() if value not in (None, "", [], {})}
     lines = [f"The call of {name} FAILED: {_shorten_result(error)}"]
     if rest:

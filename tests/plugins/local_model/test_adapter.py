@@ -95,6 +95,14 @@ def final_of(prompt: Any, **how: bool) -> dict[str, Any] | None:
     return texts[0] if texts else None
 
 
+def test_no_other_tool_is_offered_for_one_that_the_question_names() -> None:
+    explain = tool("explain", "Explain a word.", word={"type": "string"})
+    failed = failed_call('{"error": "no such word"}')
+    assert "instead: explain" in after_examples(ask(*failed, tools=(LOOK_UP, explain)))[-1]["content"]
+    named = [Message("user", "Explain ox 7. Use look_up."), *failed[1:]]
+    assert "instead:" not in after_examples(ask(*named, tools=(LOOK_UP, explain)))[-1]["content"]
+
+
 def test_after_a_failed_call_an_answer_can_only_begin_with_what_could_not_be_done() -> None:
     pattern = re.compile(final_of(ask(*failed_call('{"error": "no such word"}')))["pattern"])
     assert pattern.fullmatch("I could not explain ox 7: the dictionary has no such word.")

@@ -174,6 +174,27 @@ def test_an_answer_with_a_number_of_its_own_after_a_failed_call_is_not_shown_and
     assert [bool(re.fullmatch(p, "I could not count: there are 8.")) for p in patterns] == [True, False]
 
 
+def test_a_claim_about_files_after_a_failed_calculation_is_held_back_and_asked_for_once_more(tmp_path: Path) -> None:
+    refused = Message("tool", '{"error": "name strawberry is not defined"}', tool_call_id=RESULT.tool_call_id)
+    false, true = "I could not count: there is no file named strawberry.", "I could not count: the name is not defined."
+    talk = Talk(tmp_path, final(false), final(true))
+    [[piece, answer]] = talk.run(request(*ASKED, CALLED, refused))
+    assert piece.text == answer.message.text == true
+    *_, wrong, asked = talk.asked[1]["body"]["messages"]
+    assert "no file named" in wrong["content"] and "there is no" in asked["content"]
+
+
+def test_if_the_second_answer_claims_an_absence_too_the_failure_is_stated(tmp_path: Path) -> None:
+    refused = Message(
+        "tool", '{"error": "[TOOL_ERROR] name strawberry is not defined"}', tool_call_id=RESULT.tool_call_id
+    )
+    talk = Talk(tmp_path, final("I could not count: the folder is empty."), final("I could not find any file."))
+    [[piece, answer]] = talk.run(request(*ASKED, CALLED, refused))
+    said = "I could not do this: calculate failed: name strawberry is not defined"
+    assert piece.text == answer.message.text == said
+    assert len(talk.asked) == 2
+
+
 def test_a_model_that_never_says_anything_usable_is_an_error(tmp_path: Path) -> None:
     talk = Talk(tmp_path, {"pieces": ["\n\n\n"], "finish": "length"})
     [[error]] = talk.run(request())
