@@ -161,7 +161,7 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 compat: $(VENV)/.dev
-	@cd tests && ../$(BIN)/python -m compat.corpus $(ARGS)
+	@cd tests && ../$(BIN)/python -m compat.corpus $(if $(LATER_PLUGINS),--later "$(abspath $(LATER_PLUGINS))") $(ARGS)
 	@cd tests && ../$(BIN)/python -m compat.bundled
 	@if [ -n "$(GITHUB_PLUGINS)" ]; then cd tests && ../$(BIN)/python -m compat.repositories "$(abspath $(GITHUB_PLUGINS))"; \
 	  else echo "plugins of repositories: skipped; GITHUB_PLUGINS=DIR names a folder with them (CONTRIBUTING.md)"; fi

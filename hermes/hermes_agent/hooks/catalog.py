@@ -265,8 +265,8 @@ WITHOUT_SCHEMA = frozenset({"gateway_platform_event"})
 VALID_HOOKS: tuple[str, ...] = tuple(name for name, hook in HOOKS.items() if not hook.is_own)
 """The 23 names of 0.19."""
 
-ACCEPTED_HOOKS = set(VALID_HOOKS)
-"""The same, for plugins to add names to that they call themselves: `hermes_cli.plugins.VALID_HOOKS` (§1.11)."""
+ACCEPTED_HOOKS = set(HOOKS)
+"""`hermes_cli.plugins.VALID_HOOKS` (§1.11): plugins ask it whether a later hook exists, and add names of their own."""
 
 OWN_HOOKS: tuple[str, ...] = tuple(name for name, hook in HOOKS.items() if hook.is_own)
 """Names that came later, or that are extensions."""

@@ -13,6 +13,7 @@ from hermes_agent.config.home import profile_name
 from hermes_agent.plugins.capabilities import TOOL, granted_names, has_capability
 from hermes_agent.plugins.context_registrations import PluginRegistrations
 from hermes_agent.plugins.handles import registers
+from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.memory_context import HiddenFromProbes
 from hermes_agent.plugins.plugin_config import get_config, set_config
 from hermes_agent.plugins.plugin_data import PluginState
@@ -27,8 +28,24 @@ if TYPE_CHECKING:
     from hermes_agent.plugins.subagent_lifecycle import SubagentLifecycle
 
 
-class PluginContext(PluginRegistrations):
-    """The context of one plugin: its registrations, and the services that the host gives it."""
+class _MadeByTheHost(type):
+    """Type of the context: a call in upstream's form finds a context, as only the host makes them."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], PluginManifest):
+            return cls._kept(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def _kept(cls, manifest: PluginManifest, manager: Any) -> Any:
+        return manager.context_of(manifest)
+
+
+class PluginContext(PluginRegistrations, metaclass=_MadeByTheHost):
+    """The context of one plugin: its registrations, and the services that the host gives it.
+
+    `PluginContext(manifest, manager)`, upstream's form, returns the context that the host keeps: published memory
+    plugins call it for the model, which the context of a memory plugin lacks.
+    """
 
     is_isolated = False
     """Whether the plugin runs in a process of its own: then only granted tools are called."""

@@ -91,6 +91,8 @@ class PluginManager(upstream_views.UpstreamAttributes):
         self._plugins: dict[str, LoadedPlugin] = {}
         self.contexts: dict[str, PluginContext] = {}
         self._loading: LoadedPlugin | None = None
+        self._loading_context: PluginContext | None = None
+        """Context of the plugin that is being imported."""
         self._lock = threading.RLock()
         self._discovered = False
         self._on_loaded: list[LoadedCallback] = []
@@ -316,6 +318,21 @@ class PluginManager(upstream_views.UpstreamAttributes):
         found = self._plugins.get(name)
         return found or next((r for r in self.records if name in r.manifest.answers_to), None)
 
+    def context_of(self, manifest: PluginManifest) -> PluginContext:
+        """Return the context of a plugin that runs; while a plugin is imported, its own.
+
+        Raises:
+            LookupError: no plugin of that key or name runs.
+        """
+        if self._loading_context is not None:
+            return self._loading_context
+        name = manifest.key or manifest.name
+        record = self.find(name)
+        ctx = self.contexts.get(record.manifest.key) if record is not None else None
+        if ctx is None:
+            raise LookupError(f"no plugin `{name}` runs, so it has no context; `register(ctx)` is given one")
+        return ctx
+
     def banner_lines(self) -> list[str]:
         """Return the tools of each plugin that runs: `calculator: calculate, unit_convert`."""
         return banner_lines(self.records)
@@ -453,6 +470,7 @@ class PluginManager(upstream_views.UpstreamAttributes):
         logger.debug("load %s: import %s and call register(ctx)", manifest.key, manifest.path)
         with log_context(plugin=manifest.key):
             try:
+                self._loading_context = ctx
                 with transaction(ground, manifest):
                     register_declared_locales(by)
                     record.module = self._import(ctx, given, owner, staging)
@@ -463,6 +481,8 @@ class PluginManager(upstream_views.UpstreamAttributes):
                 ctx.ledger.close()
                 note_failure(record, exc)
                 return record
+            finally:
+                self._loading_context = None
         count_direct_registrations(by, refusals)
         if staging is not None:
             staging.commit()

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -35,14 +36,20 @@ class Witness(importlib.abc.MetaPathFinder):
 
 
 class Lines(logging.Handler):
-    """Keeps the warnings."""
+    """Keeps the warnings, and what was raised."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.lines: list[str] = []
+        self.raised: list[dict[str, Any]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(record.getMessage())
+        exc = record.exc_info[1] if record.exc_info else None
+        if exc is not None:
+            frames = [frame.filename for frame in traceback.extract_tb(exc.__traceback__)]
+            said = {"text": record.getMessage(), "raised": f"{type(exc).__name__}: {exc}", "frames": frames}
+            self.raised.append(said)
 
 
 def main(answer: str, depth: str, plan: str) -> int:
@@ -69,9 +76,10 @@ def main(answer: str, depth: str, plan: str) -> int:
     def write() -> None:
         result["refused"] = [name for name in witness.asked if name not in sys.modules]
         result["host_modules"] = [name for name in witness.asked if name in sys.modules]
-        result["log"] = lines.lines
+        result["log"], result["raised"] = lines.lines, lines.raised
         text = json.dumps(result, ensure_ascii=False)
-        text = text.replace(str(host.home), "$HERMES_HOME").replace(sys.executable, "$PYTHON")
+        for place, name in ((host.home, "$HERMES_HOME"), (Path.home(), "$HOME"), (sys.executable, "$PYTHON")):
+            text = text.replace(str(place), name)
         Path(answer).write_text(text, encoding="utf-8")
 
     write()

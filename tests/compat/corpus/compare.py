@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["differences", "expected_without_env", "unserved"]
+from compat.corpus.lists import Run
+from hermes_agent.hooks import OWN_HOOKS
+
+__all__ = ["differences", "expected_failure", "expected_without_env", "refusals", "unserved"]
 
 IGNORED = {
     "memory.cli": {"description", "help"},
@@ -19,7 +22,7 @@ IGNORED = {
 
 A tool's schema is compared by its hash. The peer passes over a memory plugin's own words for its terminal command.
 """
-PEERS_GAPS = frozenset({"cron", "memory", "terminal_env"})
+PEERS_GAPS = frozenset({"cron", "memory", "registrations", "terminal_env"})
 """Sections that the peer's context of a plugin has no method for: ours may have more in them."""
 MEMORY_GAPS = frozenset({"cli_commands", "hooks", "skills", "tools"})
 """Sections that the peer's context of a memory plugin ignores; ours is the same context for every plugin."""
@@ -32,16 +35,18 @@ SHORT = 160
 SKIPPED = frozenset({"host_modules", "plugins"})
 
 
-def differences(peer: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
+def differences(peer: Mapping[str, Any], ours: Mapping[str, Any], *, exact: bool = False) -> list[str]:
     """Return a line for each difference; none when ours is the same.
 
     Args:
         peer: the section `registered` of an oracle's run.
         ours: what `record.registered` gave.
+        exact: `peer` was recorded here, so nothing may be there in addition.
     """
     found: list[str] = []
     for section in sorted((set(peer) | set(ours)) - SKIPPED):
-        if section not in peer and (section in PEERS_GAPS or ("memory" in peer and section in MEMORY_GAPS)):
+        gap = section in PEERS_GAPS or ("memory" in peer and section in MEMORY_GAPS)
+        if section not in peer and gap and not exact:
             continue
         ignored = IGNORED.get(section, set())
         found += _differ(section, peer.get(section, {}), ours.get(section, {}), ignored)
@@ -65,6 +70,24 @@ def unserved(peer: Mapping[str, Any], answer: Mapping[str, Any]) -> list[str]:
     return [f"import of {name} failed" for name in answer["refused"] if name in given]
 
 
+def refusals(expected: Sequence[str], answer: Mapping[str, Any]) -> list[str]:
+    """Return a line for each name of the host that a run wants and does not get, and of which the record knows not."""
+    found = [f"import of {name} failed" for name in answer["refused"] if name not in expected]
+    return found + [f"import of {name} is served: record it" for name in expected if name not in answer["refused"]]
+
+
+def expected_failure(answer: Mapping[str, Any], run: Run) -> list[str]:
+    """Return what is wrong with a run that is known to fail: it loads, or it fails for another reason."""
+    found = []
+    for key, there in run.registered["plugins"].items():
+        here = answer["registered"]["plugins"].get(key, {"enabled": False, "error": "it was not found"})
+        if here["enabled"]:
+            found.append(f"plugin {key} loads now: record it")
+        elif here["error"] != there["error"]:
+            found.append(f"plugin {key} fails for another reason: {here['error']}")
+    return found
+
+
 def _plugins(peer: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
     """Compare who was loaded: what the peer ran must run here."""
     for key, there in peer.items():
@@ -83,6 +106,8 @@ def _differ(where: str, peer: Any, ours: Any, ignored: set[str]) -> list[str]:
             below = ignored | IGNORED.get(place, set())
             if key not in ours:
                 found.append(f"{place} is missing")
+            elif key not in peer and where == "hooks" and key in OWN_HOOKS:
+                continue  # a hook that the peer does not have
             elif key not in peer:
                 found.append(f"{place} is too much")
             else:

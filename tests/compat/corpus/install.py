@@ -31,6 +31,10 @@ def installed(plugin: Plugin, cache: Path = CACHE) -> Path:
     """
     lock = plugin.lock.read_text(encoding="utf-8")
     stamp = hashlib.sha256(lock.encode()).hexdigest()[:8]
+    if not lock:
+        nothing = cache / "nothing"
+        nothing.mkdir(parents=True, exist_ok=True)
+        return nothing
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     place = cache / f"{plugin.name}-{plugin.version}-{stamp}-{version}"
     if not place.is_dir():

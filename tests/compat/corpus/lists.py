@@ -9,9 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DATA", "Plugin", "Run", "Service", "Setting", "plugins"]
+__all__ = ["DATA", "LATER", "Plugin", "Run", "Service", "Setting", "plugins"]
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "corpus"
+LATER = "contract23"
+"""Plugins of the contract of 0.20 to 0.23, of an index (`.txt`) and of repositories (`.toml`)."""
+LISTS = (("open.txt", "oracle"), ("callable.txt", "callable"), (f"{LATER}.txt", LATER))
+"""Each list with the folder that says what is expected; for the first it is what upstream did."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,10 @@ class Run:
     loads: bool
     """Whether it is expected to load."""
     registered: Mapping[str, Any]
+    refused: tuple[str, ...] | None = None
+    """Names of the host that the run asks for and does not get; None: that is not compared."""
+    reason: str = ""
+    """Why it does not load: part of the error that is expected."""
     without_env: bool = False
     """The first half of a run whose manifest asks for variables: they are missing."""
 
@@ -82,6 +90,20 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Repository:
+    """A plugin that is a folder of a repository."""
+
+    name: str
+    """Owner and name, with a slash between them."""
+    commit: str
+    folder: str
+    source: str
+    """Hash of the folder's source."""
+    place: Path | None
+    """The folder; None if it is not there."""
+
+
+@dataclass(frozen=True)
 class Plugin:
     """A published plugin at one version."""
 
@@ -93,31 +115,49 @@ class Plugin:
     setting: Setting
     lock: Path
     """Its files and those of its dependencies, with their hashes."""
+    repository: Repository | None = None
+    """Where it is, if it is on no package index."""
 
 
-def plugins(names: Iterable[str] = (), *, data: Path = DATA) -> list[Plugin]:
+def plugins(names: Iterable[str] = (), *, data: Path = DATA, later: Path | None = None) -> list[Plugin]:
     """Return the plugins of the lists.
 
     Args:
         names: these alone; a part of a name will do.
+        later: the folder with the repositories of `contract23.toml`.
 
     Raises:
         SystemExit: no plugin has such a name.
     """
     table = tomllib.loads((data / "circumstances.toml").read_text(encoding="utf-8"))
     found: list[Plugin] = []
-    for listing, expectations in (("open.txt", "oracle"), ("callable.txt", "callable")):
+    for listing, expectations in LISTS:
         for line in (data / listing).read_text(encoding="utf-8").split():
             name, _, version = line.partition("==")
-            expected = json.loads((data / expectations / f"{name}.json").read_text(encoding="utf-8"))
-            runs = tuple(_run(name, raw) for raw in expected["runs"])
-            lock = data / "locks" / f"{name}.txt"
-            found.append(Plugin(name, version, listing, runs, _setting(table.get(name, {})), lock))
+            setting = _setting(table.get(name, {}))
+            found.append(Plugin(name, version, listing, _runs(data, expectations, name), setting, _lock(data, name)))
+    repositories = tomllib.loads((data / f"{LATER}.toml").read_text(encoding="utf-8"))
+    for name, raw in repositories.items():
+        place = later / raw["repository"].replace("/", "+") / raw["folder"] if later is not None else None
+        there = place if place is not None and place.is_dir() else None
+        repository = Repository(raw["repository"], raw["commit"], raw["folder"], raw["source"], there)
+        runs, setting = _runs(data, LATER, name), _setting(table.get(name, {}))
+        version = raw["commit"][:12]
+        found.append(Plugin(name, version, f"{LATER}.toml", runs, setting, _lock(data, name), repository))
     wanted = list(names)
     for name in wanted:
         if not any(name in p.name for p in found):
             raise SystemExit(f"no plugin of the lists is named {name}: see {data / 'open.txt'}")
     return [p for p in found if not wanted or any(name in p.name for name in wanted)]
+
+
+def _runs(data: Path, expectations: str, name: str) -> tuple[Run, ...]:
+    expected = json.loads((data / expectations / f"{name}.json").read_text(encoding="utf-8"))
+    return tuple(_run(name, raw) for raw in expected["runs"])
+
+
+def _lock(data: Path, name: str) -> Path:
+    return data / "locks" / f"{name}.txt"
 
 
 def _run(plugin: str, raw: Mapping[str, Any]) -> Run:
@@ -129,6 +169,8 @@ def _run(plugin: str, raw: Mapping[str, Any]) -> Run:
         raw["memory_provider"] or "",
         raw["loads"],
         raw["registered"] or {},
+        tuple(raw["refused"]) if "refused" in raw else None,
+        raw.get("reason", ""),
     )
 
 

@@ -51,19 +51,17 @@ def text_of(report: dict[str, Any]) -> str:
 def main(names: list[str]) -> int:
     """Resolve each plugin in an empty world and write its lock."""
     for plugin in plugins(names):
+        if plugin.repository is not None:
+            print(f"{plugin.name}: write its lock by hand, it is on no package index", file=sys.stderr)
+            continue
         with tempfile.TemporaryDirectory() as place:
             report = Path(place) / "report.json"
-            command = [
-                "install",
-                "--dry-run",
-                "--ignore-installed",
-                "--ignore-requires-python",
-                "--quiet",
-                "--report",
-                str(report),
-            ]
             spec = f"{plugin.name}=={plugin.version}"
-            subprocess.run([sys.executable, "-m", "pip", *command, spec], check=True)
+            command = ["install", "--dry-run", "--ignore-installed", "--prefer-binary", "--quiet"]
+            command = [sys.executable, "-m", "pip", *command, "--report", str(report), spec]
+            # a dependency may ask for a later Python than the plugin needs; then all are resolved without asking
+            if subprocess.run(command, capture_output=True, check=False).returncode:
+                subprocess.run([*command, "--ignore-requires-python"], check=True)
             plugin.lock.write_text(text_of(json.loads(report.read_text(encoding="utf-8"))), encoding="utf-8")
     return 0
 

@@ -27,6 +27,9 @@ __all__ = ["registered"]
 PEERS_NAMES = {"secret_source": "secret_sources"}
 """What the oracle calls a kind, where that differs."""
 
+SECTIONS = frozenset({"tool", "hook", "middleware", "command", "cli_command", "skill", "platform", "model_provider"})
+"""Kinds of registrations that have a section of their own."""
+
 
 def registered(host: Host, requested_memory: str = "") -> dict[str, Any]:
     """Return everything that plugins added to the host; empty sections are left out."""
@@ -43,6 +46,7 @@ def registered(host: Host, requested_memory: str = "") -> dict[str, Any]:
         "memory": _memory(host, requested_memory),
         "context_engine": _context_engine(host),
         "host_patches": _patches(),
+        "registrations": _registrations(host),
     }
     for kind in KINDS:
         if kind not in ("memory", "context_engine"):
@@ -62,11 +66,25 @@ def _plugins(host: Host) -> dict[str, Any]:
             "middleware": sorted(r.middleware_registered),
             "name": r.manifest.name,
             "source": r.manifest.source,
+            "status": r.status,
             "tools": sorted(r.tools_registered),
             "version": r.manifest.version,
         }
         for r in host.plugins.records
     }
+
+
+def _registrations(host: Host) -> dict[str, Any]:
+    """Return each plugin's registrations of kinds that have no section of their own, and the refused ones."""
+    found = {}
+    for record in host.plugins.records:
+        ctx = host.plugins.contexts.get(record.manifest.key)
+        handles = ctx.ledger._handles if ctx is not None else ()
+        made = [f"{h.kind} {h.key}" for h in handles if h.kind not in SECTIONS]
+        refused = [p.full for p in record.problems]
+        if made or refused:
+            found[record.manifest.key] = {"made": sorted(made), "refused": sorted(refused)}
+    return found
 
 
 def _tools(host: Host) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compat.corpus.compare import differences, expected_without_env, unserved
+from compat.corpus.compare import differences, expected_failure, expected_without_env, refusals, unserved
 from compat.corpus.install import CannotInstall, installed
-from compat.corpus.lists import Plugin, Run
+from compat.corpus.lists import LATER, Plugin, Repository, Run
 from compat.corpus.world import PluginHome, asks_for_env
+from compat.repositories.record import digest_of, host_errors
 
 __all__ = ["Row", "judge", "rows", "rows_of", "run_one", "run_service", "show"]
 
@@ -25,13 +26,13 @@ class Row:
     plugin: str
     run: str
     verdict: str
-    """`same`, `differs`, `broken` (no answer at all) or `not installed`."""
+    """`same`, `differs`, `broken` (no answer at all), `not installed`, `fails as known`, or `skipped`: not there."""
     lines: tuple[str, ...] = ()
 
     @property
     def green(self) -> bool:
         """Whether it is as expected."""
-        return self.verdict == "same"
+        return self.verdict in ("same", "fails as known")
 
 
 def rows(plugins: Sequence[Plugin], *, smoke: bool = True) -> Iterable[tuple[Plugin, list[Row]]]:
@@ -41,17 +42,30 @@ def rows(plugins: Sequence[Plugin], *, smoke: bool = True) -> Iterable[tuple[Plu
 
 
 def rows_of(plugin: Plugin, *, smoke: bool = True) -> list[Row]:
-    """Install a plugin and run each of its runs that is expected to load."""
-    judged = [run for run in plugin.runs if run.loads]
+    """Install a plugin and run each of its runs that is expected to load, or that has a reason why it does not."""
+    judged = [run for run in plugin.runs if run.loads or run.reason]
+    if plugin.repository is not None and plugin.repository.place is None:
+        words = f"LATER_PLUGINS=DIR has no {plugin.repository.name}, commit {plugin.repository.commit}"
+        return [Row(plugin.name, run.mode, "skipped", (words,)) for run in judged]
+    if plugin.repository is not None and (problem := another_version(plugin.repository)):
+        return [Row(plugin.name, run.mode, "differs", (problem,)) for run in judged]
     try:
         site = installed(plugin)
     except CannotInstall as exc:
         return [Row(plugin.name, run.mode, "not installed", (str(exc),)) for run in judged]
     found = [row for run in judged for row in judge(plugin, run, site, smoke=smoke)]
-    if smoke and (service := plugin.setting.service) is not None:
+    if smoke and (service := plugin.setting.service) is not None and plugin.listing != f"{LATER}.txt":
         its = [run for run in judged if run.mode == service.run and (run.memory_provider or service.kind == "chat")]
         found += [run_service(plugin, run, site) for run in its]
     return found
+
+
+def another_version(repository: Repository) -> str:
+    """Return a sentence if a repository's folder is not the recorded one; empty otherwise."""
+    assert repository.place is not None
+    if digest_of(repository.place) == repository.source:
+        return ""
+    return f"this is another version than the recorded one, commit {repository.commit}"
 
 
 def run_service(plugin: Plugin, run: Run, site: Path) -> Row:
@@ -83,9 +97,14 @@ def run_one(plugin: Plugin, run: Run, site: Path, *, smoke: bool) -> Row:
             return Row(plugin.name, mode, "broken", (str(exc),))
     if run.without_env:
         lines = expected_without_env(answer, run.enabled[0])
+    elif run.reason:
+        lines = expected_failure(answer, run)
+        return Row(plugin.name, mode, "differs" if lines else "fails as known", tuple(lines or [run.reason]))
     else:
-        lines = differences(run.registered, answer["registered"])
-    lines += unserved(run.registered, answer) + answer["called"]
+        lines = differences(run.registered, answer["registered"], exact=run.refused is not None)
+    if run.refused is not None:
+        lines += refusals(run.refused, answer)
+    lines += unserved(run.registered, answer) + answer["called"] + host_errors({"log": answer["raised"]}, [])
     if "ended" in answer:
         lines.append(answer["ended"])
     return Row(plugin.name, mode, "differs" if lines else "same", tuple(lines))

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from compat.corpus.compare import differences, expected_without_env, unserved
-from compat.corpus.lists import DATA, plugins
-from compat.corpus.table import Row, judge, run_one, show
+from compat.corpus import expect
+from compat.corpus.compare import differences, expected_failure, expected_without_env, refusals, unserved
+from compat.corpus.lists import DATA, LATER, plugins
+from compat.corpus.table import Row, judge, rows_of, run_one, show
+from compat.repositories.record import digest_of
 
 ROOT = DATA.parents[2]
 ORACLES = sorted((DATA / "oracle").glob("*.json"))
@@ -116,7 +118,8 @@ def made(data: Path, site: Path, register: str) -> None:
     }
     (data / "oracle").mkdir(parents=True)
     (data / "open.txt").write_text("made==1\n")
-    (data / "callable.txt").write_text("")
+    for name in ("callable.txt", f"{LATER}.txt", f"{LATER}.toml"):
+        (data / name).write_text("")
     (data / "circumstances.toml").write_text("")
     (data / "oracle" / "made.json").write_text(json.dumps({"name": "made", "version": "1", "runs": [run]}))
 
@@ -161,6 +164,116 @@ def test_a_call_that_needs_an_absent_name_of_the_host_is_red(tmp_path: Path) -> 
     assert row.verdict == "differs"
     assert "no_such_part" in row.lines[0]
     assert row.lines[0].startswith("hook pre_llm_call: ")
+
+
+def test_a_host_that_fails_while_a_plugin_works_is_red(tmp_path: Path) -> None:
+    source = "from hermes_agent.core.text import shorten; import logging"
+    call = "\n    try:\n        shorten(None, 1)\n    except Exception:\n        logging.exception('it failed')"
+    row = row_of(tmp_path, f"ctx.register_hook('pre_llm_call', listen)\n    {source}{call}")
+
+    assert row.verdict == "differs"
+    assert row.lines[0].startswith("log: it failed: ")
+
+
+def later_plugin(tmp_path: Path, source: str) -> tuple[Path, Path]:
+    """Write the list of repositories with one plugin of them; return the data and the folder of repositories."""
+    data, place = tmp_path / "data", tmp_path / "repositories"
+    made(data, tmp_path / "site", "pass")
+    (data / "open.txt").write_text("")
+    folder = place / "owner+name" / "plugin"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: greets\nversion: 1\nmanifest_version: 2\n")
+    (folder / "__init__.py").write_text(source)
+    entry = {"repository": "owner/name", "commit": "c" * 40, "folder": "plugin", "source": digest_of(folder)}
+    lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in entry.items())
+    (data / f"{LATER}.toml").write_text(f"[greets]\n{lines}\n")
+    run = {"mode": "dir", "enabled": ["greets"], "env": [], "memory_provider": None, "loads": True, "registered": None}
+    (data / LATER).mkdir()
+    (data / LATER / "greets.json").write_text(json.dumps({"name": "greets", "version": "", "runs": [run]}))
+    (data / "locks").mkdir()
+    (data / "locks" / "greets.txt").write_text("")
+    return data, place
+
+
+LATER_SOURCE = """
+def register(ctx):
+    ctx.register_system_prompt_section("greeting", "Greet.")
+    try:
+        import tools.of_a_later_host
+    except ImportError:
+        pass
+"""
+
+
+def test_what_a_plugin_of_the_later_contract_registers_is_recorded_here_and_compared(tmp_path: Path) -> None:
+    data, place = later_plugin(tmp_path, LATER_SOURCE)
+    [plugin] = plugins(data=data, later=place)
+
+    assert expect.recorded(plugin, data=data) == "greets: dir loads"
+    [plugin] = plugins(data=data, later=place)
+    assert plugin.runs[0].refused == ("tools.of_a_later_host",)
+    assert plugin.runs[0].registered["registrations"] == {
+        "greets": {"made": ["system_prompt_section greeting"], "refused": []}
+    }
+    assert [(row.verdict, row.lines) for row in rows_of(plugin)] == [("same", ())]
+
+    file = data / LATER / "greets.json"
+    content = json.loads(file.read_text())
+    content["runs"][0]["registered"]["registrations"]["greets"]["made"] = []
+    content["runs"][0]["refused"] = []
+    file.write_text(json.dumps(content))
+    [plugin] = plugins(data=data, later=place)
+    [row] = rows_of(plugin)
+    assert row.lines == (
+        "registrations.greets.made: [] there, ['system_prompt_section greeting'] here",
+        "import of tools.of_a_later_host failed",
+    )
+
+    (place / "owner+name" / "plugin" / "__init__.py").write_text(LATER_SOURCE + "# later\n")
+    [row] = rows_of(plugin)
+    assert row.lines == (f"this is another version than the recorded one, commit {'c' * 40}",)
+    [plugin] = plugins(data=data)
+    [row] = rows_of(plugin)
+    assert (row.verdict, row.lines) == ("skipped", (f"LATER_PLUGINS=DIR has no owner/name, commit {'c' * 40}",))
+
+
+def test_a_plugin_that_is_known_to_fail_must_fail_for_the_same_reason(tmp_path: Path) -> None:
+    data, place = later_plugin(tmp_path, "def register(ctx):\n    raise RuntimeError('no daemon')\n")
+    [plugin] = plugins(data=data, later=place)
+    assert expect.recorded(plugin, data=data).startswith("greets: dir does not load greets: ")
+    assert rows_of(plugins(data=data, later=place)[0]) == []
+
+    file = data / LATER / "greets.json"
+    content = json.loads(file.read_text())
+    content["runs"][0]["reason"] = "it needs its daemon"
+    file.write_text(json.dumps(content))
+    [plugin] = plugins(data=data, later=place)
+    [row] = rows_of(plugin)
+    assert (row.verdict, row.lines, row.green) == ("fails as known", ("it needs its daemon",), True)
+
+    run = plugin.runs[0]
+    there = {"registered": {"plugins": {"greets": {"enabled": True, "error": None}}}}
+    other = {"registered": {"plugins": {"greets": {"enabled": False, "error": "another"}}}}
+    assert expected_failure(there, run) == ["plugin greets loads now: record it"]
+    assert expected_failure(other, run) == ["plugin greets fails for another reason: another"]
+
+
+def test_a_name_of_the_host_that_is_served_now_makes_the_record_stale() -> None:
+    assert refusals(["tools.a"], {"refused": ["tools.a"]}) == []
+    assert refusals(["tools.a"], {"refused": ["tools.b"]}) == [
+        "import of tools.b failed",
+        "import of tools.a is served: record it",
+    ]
+
+
+def test_each_plugin_of_the_later_contract_is_recorded_and_loads_or_has_a_reason() -> None:
+    recorded = [plugin for plugin in plugins() if plugin.listing.startswith(LATER)]
+
+    assert len(recorded) >= 32
+    runs = [(plugin.name, run) for plugin in recorded for run in plugin.runs]
+    assert [name for name, run in runs if not run.loads and not run.reason] == []
+    assert [name for name, run in runs if not run.registered or run.refused is None] == []
+    assert [plugin.name for plugin in recorded if not plugin.lock.exists()] == []
 
 
 def test_no_published_plugin_is_named_in_the_source() -> None:

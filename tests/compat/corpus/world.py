@@ -179,6 +179,9 @@ def plugin_folder(plugin: Plugin, run: Run, site: Path) -> Path:
     Raises:
         RuntimeError: none is named as the run says.
     """
+    if plugin.repository is not None:
+        assert plugin.repository.place is not None
+        return plugin.repository.place
     if plugin.setting.folder:
         return site / plugin.setting.folder
     wanted = {run.memory_provider, *run.enabled}

@@ -18,6 +18,7 @@ __all__ = [
     "RECORD",
     "compared",
     "digest",
+    "digest_of",
     "host_errors",
     "known_differences",
     "loads",
@@ -57,8 +58,12 @@ def _rows(found: Mapping[str, Any]) -> str:
 
 def digest(plugin: RepositoryPlugin, place: Path) -> str:
     """Return a hash of the plugin's source, to tell its versions apart."""
+    return digest_of(place / plugin.repository / plugin.folder)
+
+
+def digest_of(root: Path) -> str:
+    """Return a hash of the source in a folder."""
     found = hashlib.sha256()
-    root = place / plugin.repository / plugin.folder
     for here, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in (".git", "__pycache__", "node_modules"))
         for name in sorted(files):

@@ -12,6 +12,7 @@ import pytest
 
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.core.messages import ToolCall
+from hermes_agent.hooks import VALID_HOOKS
 from hermes_agent.host import Host
 from hermes_agent.plugins import PluginManager
 from hermes_agent.policy import Approvals, NoApprover
@@ -84,7 +85,7 @@ def test_the_plugin_names_are_those_of_the_host(served: None, host: Host) -> Non
     assert names.get_plugin_manager() is host.plugins
     assert names.PluginManager is PluginManager
     assert names.ENTRY_POINTS_GROUP == "hermes_agent.plugins"
-    assert len(names.VALID_HOOKS) == 23
+    assert set(VALID_HOOKS) | {"pre_auxiliary_call", "post_auxiliary_call", "on_stream_end"} <= names.VALID_HOOKS
     assert issubclass(names.PluginToolOverrideError, PermissionError)
     assert names.has_hook("pre_llm_call")
     assert names.invoke_hook("pre_llm_call", session_id="s") == ["context"]

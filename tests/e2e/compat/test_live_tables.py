@@ -326,3 +326,39 @@ def test_a_name_that_is_replaced_in_a_served_module_is_told_of(served: None, cap
     assert model_tools.handle_function_call() == "mine"  # type: ignore[call-arg]
     assert [m for m in caplog.messages if "was replaced" in m] == [caplog.messages[-1]]
     assert "`model_tools.handle_function_call` was replaced" in caplog.messages[-1]
+
+
+MEMORY_WITH_MODEL = """
+from agent.memory_provider import MemoryProvider
+from hermes_cli.plugins import VALID_HOOKS, PluginContext, PluginManifest, get_plugin_manager
+
+class Shelf(MemoryProvider):
+    name = "shelf"
+    def is_available(self): return True
+    def initialize(self, session_id, **kwargs): ...
+    def get_tool_schemas(self): return []
+
+def register(ctx):
+    assert not hasattr(ctx, "llm")
+    own = PluginContext(PluginManifest(name="shelf", key="shelf"), get_plugin_manager())
+    own.register_auxiliary_task("shelf_extraction", display_name="Extraction", description="Extracts facts.")
+    if {"pre_auxiliary_call", "post_auxiliary_call"} <= VALID_HOOKS:
+        own.register_hook("pre_auxiliary_call", lambda **kw: None)
+    Shelf.own = own
+    ctx.register_memory_provider(Shelf())
+"""
+
+
+def test_a_memory_plugin_finds_its_full_context_and_the_later_hooks_by_upstream_s_names(tmp_path: Path) -> None:
+    folder = plugin(tmp_path / "shelf", MEMORY_WITH_MODEL, "name: shelf\nkind: exclusive\n")
+    with plugin_host(folder, config={"memory": {"provider": "shelf"}}, model=["a fact"]) as host:
+        from hermes_cli.plugins import PluginContext, PluginManifest
+
+        own = host.record.module.Shelf.own
+        manager = host.host.plugins
+        assert isinstance(own, PluginContext)
+        assert own is manager.contexts["shelf"] is PluginContext(PluginManifest(name="shelf"), manager)
+        assert own.llm.complete([{"role": "user", "content": "extract"}]).text == "a fact"
+        assert [owner for owner, _ in host.host.hooks.listeners("pre_auxiliary_call")] == ["shelf"]
+        with pytest.raises(LookupError, match="no plugin `another` runs, so it has no context"):
+            PluginContext(PluginManifest(name="another"), manager)
