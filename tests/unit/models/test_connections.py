@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.models import http_transport
 from hermes_agent.models.http_transport import HttpTimeouts, HttpTransport, TransportError
 from peers.irc import certificate
 
@@ -133,12 +132,10 @@ async def test_one_loop_after_another_uses_it_and_leaves_nothing_open(caplog: py
 @pytest.fixture
 def trusts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     def trust(file: str) -> None:
-        http_transport._tls.cache_clear()
         monkeypatch.setenv("SSL_CERT_FILE", file)
 
     monkeypatch.delenv("SSL_CERT_DIR", raising=False)
     yield trust
-    http_transport._tls.cache_clear()
 
 
 async def test_over_tls_the_certificate_is_checked_and_a_connection_used_again(
