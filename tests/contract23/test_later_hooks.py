@@ -488,10 +488,10 @@ def test_an_interrupted_turn_is_told_once_with_its_reason() -> None:
 def test_events_of_a_platform_reach_plugins_only_for_users_with_access() -> None:
     seen: list[dict[str, Any]] = []
     with chat_host(lambda ctx: ctx.register_hook("gateway_platform_event", lambda **kw: seen.append(kw))) as chat:
-        adapter, told = chat.adapter, {"chat_id": "room", "message_id": "m1", "emojis": ["👍"]}
-        for user in ("stranger", "ann"):
+        adapter, payload = chat.adapter, {"chat_id": "room", "message_id": "m1", "emojis": ["👍"]}
+        for user in ("mallory", "ann"):
             source = adapter.build_source(chat_id="room", user_id=user)
-            event = PlatformEvent("reaction", {**told, "user": user}, source)
+            event = PlatformEvent("reaction", {**payload, "user": user}, source)
             chat.host.host.bridge.wait_plugin(adapter.notify_platform_event(event))
         assert chat.host.host.hooks.wait_idle(20.0)
-    assert seen == [{"platform": "memorychat", "event_type": "reaction", "payload": {**told, "user": "ann"}}]
+    assert seen == [{"platform": "memorychat", "event_type": "reaction", "payload": {**payload, "user": "ann"}}]

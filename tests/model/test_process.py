@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 from contextlib import aclosing
 from pathlib import Path
@@ -15,6 +14,7 @@ from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, TextP
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
 from local_model import LocalModelClient, LocalModelServer, LocalServerSettings, check_availability, services
+from waiting import wait_for_end
 
 pytestmark = [pytest.mark.model, pytest.mark.xdist_group("model"), pytest.mark.timeout(900)]
 
@@ -126,14 +126,3 @@ async def test_the_memory_is_given_back_when_nobody_asks_and_what_was_read_is_re
     assert again.message.text
     assert again.usage.cached_tokens > 200
     await client.aclose()
-
-
-def wait_for_end(pid: int) -> None:
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert select.select([watched], [], [], 60)[0], "the process does not end"
-    finally:
-        os.close(watched)

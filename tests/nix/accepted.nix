@@ -6,23 +6,12 @@
   fixtures,
 }:
 let
-  inherit (fixtures) plugin;
-  model = {
-    provider = "custom";
-    default = "scripted";
-    base_url = "http://127.0.0.1:8643/v1";
-  };
-  host = settings: { settings = lib.recursiveUpdate { inherit model; } settings; };
-  troubled =
-    name: more:
-    lib.recursiveUpdate {
-      extraPlugins = fixtures.troubled;
-      plugins.autoEnable = false;
-      settings = {
-        inherit model;
-        plugins.enabled = [ name ];
-      };
-    } more;
+  inherit (fixtures)
+    host
+    model
+    plugin
+    troubledHost
+    ;
   key = {
     credentials.OPENROUTER_API_KEY = "/run/secrets/openrouter";
   };
@@ -169,14 +158,14 @@ in
   };
   memory-of-a-plugin = host { memory.holographic.size = 3; };
   time-zone = host { timezone = "Europe/Berlin"; };
-  settings-of-a-plugin = troubled "configured" {
+  settings-of-a-plugin = troubledHost "configured" {
     plugins.settings.configured = {
       city = "Bern";
       days = 3;
       unit = "celsius";
     };
   };
-  required-settings-alone = troubled "configured" { plugins.settings.configured.city = "Bern"; };
+  required-settings-alone = troubledHost "configured" { plugins.settings.configured.city = "Bern"; };
   settings-that-are-options = {
     settings = { inherit model; };
     extraPlugins = [
@@ -346,7 +335,7 @@ in
     user = "ann_2";
     group = "users";
   };
-  tolerated-problems = troubled "odd-schema" { plugins.tolerated = [ "odd-schema" ]; };
+  tolerated-problems = troubledHost "odd-schema" { plugins.tolerated = [ "odd-schema" ]; };
   strict-and-clean = host { } // {
     strictChecks = true;
   };

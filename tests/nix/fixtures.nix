@@ -4,6 +4,28 @@ let
   inherit (pkgs.python3.pkgs) buildPythonPackage setuptools;
 in
 rec {
+  # The settings of a model that the check need not reach.
+  model = {
+    provider = "custom";
+    default = "scripted";
+    base_url = "http://127.0.0.1:8643/v1";
+  };
+
+  # A host with these settings.
+  host = settings: { settings = lib.recursiveUpdate { inherit model; } settings; };
+
+  # A host that enables one plugin of `troubled`.
+  troubledHost =
+    name: more:
+    lib.recursiveUpdate {
+      extraPlugins = troubled;
+      plugins.autoEnable = false;
+      settings = {
+        inherit model;
+        plugins.enabled = [ name ];
+      };
+    } more;
+
   # A directory plugin, fetched as people fetch them: every source is called `source`.
   plugin =
     name:

@@ -6,11 +6,7 @@
 }:
 count:
 let
-  model = {
-    provider = "custom";
-    default = "scripted";
-    base_url = "http://127.0.0.1:8643/v1";
-  };
+  inherit (fixtures) model;
   agent = i: {
     credentials.OPENAI_API_KEY = "/etc/agents/key-${toString i}";
     settings = {

@@ -5,23 +5,7 @@
   fixtures,
 }:
 let
-  model = {
-    provider = "custom";
-    default = "scripted";
-    base_url = "http://127.0.0.1:8643/v1";
-  };
-  # One package with a plugin for each problem, of which a host enables one.
-  troubled =
-    name: more:
-    lib.recursiveUpdate {
-      extraPlugins = fixtures.troubled;
-      plugins.autoEnable = false;
-      settings = {
-        inherit model;
-        plugins.enabled = [ name ];
-      };
-    } more;
-  host = settings: { settings = lib.recursiveUpdate { inherit model; } settings; };
+  inherit (fixtures) host model troubledHost;
   jobs = text: {
     settings = { inherit model; };
     hermesHomeFiles."cron/jobs.json" = text;
@@ -163,32 +147,32 @@ in
   cron-file = jobs "{jobs: [";
 
   # ── plugins ───────────────────────────────────────────────────────────
-  hook-of-a-plugin = troubled "listens-wrong" { };
-  kind-of-a-plugin = troubled "odd-kind" { };
-  manifest-of-a-later-version = troubled "later" { };
-  python-of-a-plugin = troubled "other-python" { };
-  package-of-a-plugin = troubled "wants-package" { };
-  version-of-a-package = troubled "wants-version" { };
-  schema-of-a-tool = troubled "odd-schema" { };
-  option-of-the-wrong-type = troubled "configured" {
+  hook-of-a-plugin = troubledHost "listens-wrong" { };
+  kind-of-a-plugin = troubledHost "odd-kind" { };
+  manifest-of-a-later-version = troubledHost "later" { };
+  python-of-a-plugin = troubledHost "other-python" { };
+  package-of-a-plugin = troubledHost "wants-package" { };
+  version-of-a-package = troubledHost "wants-version" { };
+  schema-of-a-tool = troubledHost "odd-schema" { };
+  option-of-the-wrong-type = troubledHost "configured" {
     plugins.settings.configured = {
       city = "Bern";
       days = "many";
     };
   };
-  option-that-is-no-choice = troubled "configured" {
+  option-that-is-no-choice = troubledHost "configured" {
     plugins.settings.configured = {
       city = "Bern";
       unit = "kelvin";
     };
   };
-  option-that-is-not-declared = troubled "configured" {
+  option-that-is-not-declared = troubledHost "configured" {
     plugins.settings.configured = {
       city = "Bern";
       dayz = 3;
     };
   };
-  option-that-is-missing = troubled "configured" { plugins.settings.configured.days = 3; };
+  option-that-is-missing = troubledHost "configured" { plugins.settings.configured.days = 3; };
 
   # ── several agents ────────────────────────────────────────────────────
   port-of-another-instance = {

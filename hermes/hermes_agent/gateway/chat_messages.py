@@ -9,7 +9,6 @@ and `hermes send`. Source: plugin contract §8.2, §8.2.2 (reply pipeline).
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import logging
 import mimetypes
@@ -280,8 +279,10 @@ class SpokenReply(NamedTuple):
                 await bridge.on_plugin(self.adapter.write_streaming_tts(self.handle, piece), deadline_s=limit_s)
             await bridge.on_plugin(self.adapter.finish_streaming_tts(self.handle), deadline_s=limit_s)
         except BaseException as exc:
-            with contextlib.suppress(Exception):
+            try:
                 await bridge.on_plugin(self.adapter.abort_streaming_tts(self.handle, exc), deadline_s=limit_s)
+            except Exception as failed:  # noqa: BLE001 - the adapter of a plugin; the first failure matters more
+                logger.warning("platform %s: speech was not given up cleanly: %r", self.adapter.name, failed)
             if not isinstance(exc, Exception):
                 raise
             logger.warning("platform %s: speech ended early: %r", self.adapter.name, exc)

@@ -1,4 +1,4 @@
-"""Maintenance of a daemon: limits of its memory, and daily removal of old data.
+"""Maintenance of a daemon: limits of its memory, update checks of plugins, and daily removal of old data.
 
 Above `gateway.memory_soft_mb` the daemon releases the memory of idle sessions; above `gateway.memory_hard_mb` it
 restarts. Once a day it removes sessions and files that were not used for long, and checkpoints over their limits.
@@ -12,10 +12,11 @@ import logging
 import os
 import sqlite3
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from hermes_agent.adapters.adapter_state import FOLDER as SENT
 from hermes_agent.core.errors import UserError
@@ -41,7 +42,28 @@ def resident_bytes() -> int:
         return 0
 
 
-class MemoryWatch:
+class Watch(ABC):
+    """A component of the daemon with one task, which works at intervals until the daemon drains."""
+
+    NAME: ClassVar[str]
+    _task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the task."""
+        self._task = asyncio.create_task(self._watch(), name=self.NAME)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Stop the task; a thread that works for it finishes its step."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    @abstractmethod
+    async def _watch(self) -> None:
+        """Work at intervals."""
+
+
+class MemoryWatch(Watch):
     """A component of the daemon that checks the memory twice a minute.
 
     Args:
@@ -53,6 +75,8 @@ class MemoryWatch:
         sleep: waits for some seconds.
         clock: returns a time in seconds that never goes back.
     """
+
+    NAME = "memory"
 
     def __init__(
         self,
@@ -69,18 +93,11 @@ class MemoryWatch:
         self._used, self._sleep, self._clock = used, sleep, clock
         self._began = clock()
         self._released_at: float | None = None
-        self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start the checks if the config sets a limit."""
         if self._get("gateway.memory_soft_mb") or self._get("gateway.memory_hard_mb"):
-            self._task = asyncio.create_task(self._watch(), name="memory")
-
-    async def drain(self, timeout_s: float) -> None:
-        """Stop the checks."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await super().start()
 
     async def _watch(self) -> None:
         while True:
@@ -133,7 +150,7 @@ LONGEST_SLEEP_S = 3600.0
 """After it the setting is read again."""
 
 
-class UpdateWatch:
+class UpdateWatch(Watch):
     """A component of the daemon that looks for updates of plugins in the background.
 
     Args:
@@ -144,6 +161,8 @@ class UpdateWatch:
         sleep: waits for some seconds.
         clock: returns seconds since the epoch.
     """
+
+    NAME = "plugin updates"
 
     def __init__(
         self,
@@ -157,17 +176,6 @@ class UpdateWatch:
     ) -> None:
         self._look, self._last, self._get, self._run = look, last, get, run
         self._sleep, self._clock = sleep, clock
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Start to wait for the first look, which comes after the start."""
-        self._task = asyncio.create_task(self._watch(), name="plugin updates")
-
-    async def drain(self, timeout_s: float) -> None:
-        """Stop the looks."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
 
     async def _watch(self) -> None:
         began = self._clock()
@@ -220,7 +228,7 @@ def _remove_older(folder: Path, before: float) -> int:
     return count
 
 
-class DailyMaintenance:
+class DailyMaintenance(Watch):
     """A component of the daemon that removes old data once a day.
 
     Args:
@@ -229,6 +237,8 @@ class DailyMaintenance:
         run: runs a sync call in a worker.
         prune: removes old data of the features and returns the number of removed items.
     """
+
+    NAME = "upkeep"
 
     def __init__(
         self,
@@ -241,17 +251,6 @@ class DailyMaintenance:
         self._get = get
         self._run = run
         self._prune = prune
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Start the timer of the first run."""
-        self._task = asyncio.create_task(self._daily(), name="upkeep")
-
-    async def drain(self, timeout_s: float) -> None:
-        """Stop the timer; a running removal is finished by its thread."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
 
     async def once(self) -> int:
         """Remove expired rows and files, and return their number."""
@@ -259,7 +258,7 @@ class DailyMaintenance:
         files = await self._run(expire_files, self._path.parent, days)
         return files + await self._run(expire_rows, self._path, EXPIRING, days, size)
 
-    async def _daily(self) -> None:
+    async def _watch(self) -> None:
         await asyncio.sleep(FIRST_DELAY_S)
         while True:
             try:

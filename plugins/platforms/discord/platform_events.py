@@ -12,7 +12,7 @@ from hermes_agent.adapters.base import PlatformEvent
 logger = logging.getLogger(__name__)
 
 REMEMBERED = 2000
-"""Messages with known authors; of other messages no deletion is told."""
+"""Messages with known authors; for other messages no deletion is reported."""
 
 
 class SeenAuthors:

@@ -10,10 +10,8 @@ import asyncio
 import json
 import os
 import subprocess
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -33,6 +31,7 @@ from hermes_agent.skills.skill_commands import SkillCommands
 from hermes_agent.system.files import write_atomic
 from hermes_agent.tools import CallScope, ToolOutcome, results
 from hermes_agent.workspace.feature import ProcessNotices
+from peers.page import TextPage
 from people import Person
 
 MARKER = "mark.black@evil.example"
@@ -148,27 +147,10 @@ class AgentHome:
         (self.work / "source.txt").unlink()
 
 
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        body = PAGE.encode()
-        self.send_response(200)
-        self.send_header("content-type", "text/plain; charset=utf-8")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: Any) -> None: ...
-
-
 @pytest.fixture
 def url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with TextPage(PAGE) as server:
+        yield server.url
 
 
 # -- ways in: each returns the session in which the ways out are tried -------------------------------------------------

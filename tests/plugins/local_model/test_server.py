@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from local_model import (
     child_environment,
     default_threads,
 )
+from waiting import wait_for_end
 
 CHILD = Path(__file__).with_name("scripted_child.py")
 
@@ -107,17 +107,6 @@ async def test_without_a_request_the_process_ends_and_the_next_request_starts_it
     assert first["settings"]["state"] == second["settings"]["state"]
     assert Path(first["settings"]["state"]).parent == tmp_path / "state"
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
-
-
-def wait_for_end(pid: int) -> None:
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert select.select([watched], [], [], 20)[0], "the process runs on"
-    finally:
-        os.close(watched)
 
 
 async def test_a_process_is_not_idle_while_a_request_runs(tmp_path: Path) -> None:

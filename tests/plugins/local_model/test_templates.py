@@ -10,7 +10,6 @@ import asyncio
 import importlib.util
 import json
 import os
-import select
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from hermes_agent.host import Host
 from hermes_agent.policy import NoApprover
 from local_model import PLUGIN, GgufError, LocalModelClient, LocalServerSettings, format_bytes, read_metadata, services
 from tiny_gguf import write_gguf
+from waiting import wait_for_end
 
 needs_runtime = pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="the runtime is not installed")
 pytestmark = pytest.mark.xdist_group("model")
@@ -140,17 +140,6 @@ async def test_a_model_without_tools_in_its_request_answers_in_plain_text(tmp_pa
     answer = await ask(client)
     assert (answer.message.text, answer.finish_reason) == ("Good day.", "stop")
     await client.aclose()
-
-
-def wait_for_end(pid: int) -> None:
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert select.select([watched], [], [], 30)[0], "the process does not end"
-    finally:
-        os.close(watched)
 
 
 @needs_runtime

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import builtins
+import contextlib
 import dataclasses
 import datetime
 import importlib
@@ -269,7 +270,8 @@ def make_error(described: Mapping[str, Any]) -> Exception:
     if module == "builtins":
         found = getattr(builtins, name, None)
     elif module.startswith(ERROR_MODULES):
-        found = getattr(importlib.import_module(module), name, None)
+        with contextlib.suppress(ImportError):  # the plugin may name anything
+            found = getattr(importlib.import_module(module), name, None)
     if not (isinstance(found, type) and issubclass(found, Exception)):
         found = type(name if name.isidentifier() else "PluginError", (RuntimeError,), {})
     try:
