@@ -1,4 +1,4 @@
-"""Maintenance of a daemon: limits of its memory, update checks of plugins, and daily removal of old data.
+"""Maintenance of a daemon: limits of memory, update checks of plugins, daily removal of old data.
 
 Above `gateway.memory_soft_mb` the daemon releases the memory of idle sessions; above `gateway.memory_hard_mb` it
 restarts. Once a day it removes sessions and files that were not used for long, and checkpoints over their limits.
