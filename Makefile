@@ -93,7 +93,7 @@ run: $(VENV)/.local
 	@examples/run
 
 install:
-	@PYTHON=$(PYTHON) packaging/install --extras '$(or $(EXTRAS),local)'
+	@PYTHON=$(PYTHON) packaging/install $(if $(EXTRAS),--extras '$(EXTRAS)')
 
 uninstall:
 	@packaging/install --uninstall

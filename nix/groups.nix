@@ -20,6 +20,7 @@ let
       "fastapi"
       "jinja2"
       "markdown"
+      "openai"
       "packaging"
       "pathspec"
       "pillow"
@@ -66,6 +67,7 @@ let
       "slack-sdk"
     ];
     modal = [ "modal" ];
+    openai = [ "openai" ];
     pty = [ ];
     slack = [
       "aiohttp"

@@ -17,6 +17,7 @@
   httpx,
   jsonschema,
   markdown-it-py,
+  # The extra of that name: a setting that names its speech or images has to run once it builds.
   openai,
   prompt-toolkit,
   publicsuffixlist,

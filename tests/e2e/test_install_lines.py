@@ -8,6 +8,7 @@ import sys
 import sysconfig
 import tomllib
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,18 @@ def test_make_install_leaves_another_program_of_the_name_alone(newcomer: Run, tm
     assert done.returncode != 0
     assert f"{other} exists and is another program" in done.stderr
     assert other.read_text() == "#!/bin/sh\n"
+
+
+def test_an_installation_without_extras_stays_small_and_has_no_sdk_of_a_vendor() -> None:
+    lines = (ROOT / "requirements" / "run.txt").read_text().splitlines()
+    locked = [line.partition("==")[0] for line in lines if "==" in line and not line.startswith((" ", "#"))]
+    assert len(locked) > 30 and {"openai", "anthropic", "pydantic", "mcp"}.isdisjoint(locked)
+    sizes = {}
+    for name in locked:
+        try:
+            files = metadata.distribution(name).files or ()
+        except metadata.PackageNotFoundError:  # of another system
+            continue
+        paths = [Path(str(file.locate())) for file in files if file.suffix != ".pyc"]
+        sizes[name] = sum(path.stat().st_size for path in paths if path.is_file())
+    assert 10 << 20 < sum(sizes.values()) < 48 << 20, sorted(sizes.items(), key=lambda item: -item[1])[:10]

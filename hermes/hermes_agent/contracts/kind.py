@@ -6,10 +6,12 @@ Source: plugin contract §8.
 from __future__ import annotations
 
 import abc
+import importlib
 import logging
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from hermes_agent.core.errors import UserError
 from hermes_agent.core.registry import Registry
 from hermes_agent.system.installation import install_hint
 
@@ -22,6 +24,7 @@ __all__ = [
     "choose_by_name",
     "describe_unregistered",
     "first_id",
+    "import_sdk",
     "install_hint",
     "is_provider_available",
     "read_setting",
@@ -178,3 +181,19 @@ def choose_by_name(
 def first_id(entries: list[dict[str, Any]]) -> str | None:
     """Return the `id` of the first entry, or None."""
     return str(entries[0]["id"]) if entries and entries[0].get("id") else None
+
+
+def import_sdk(module: str, extra: str) -> Any:
+    """Return the module of the SDK that an extra installs.
+
+    Raises:
+        UserError: the SDK is not installed; the text names the extra and the command that installs it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as exc:
+        if exc.name != module:
+            raise
+        raise UserError(
+            f"the package {module} is not installed: the extra `{extra}` has it, {install_hint(extra)}"
+        ) from exc

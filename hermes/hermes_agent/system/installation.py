@@ -35,6 +35,7 @@ COMPAT_IMPORTS: Mapping[str, str] = {
     "jwt": "pyjwt",
     "markdown": "markdown",
     "multipart": "python-multipart",
+    "openai": "openai",
     "packaging": "packaging",
     "pathspec": "pathspec",
     "psutil": "psutil",

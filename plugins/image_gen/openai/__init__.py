@@ -1,4 +1,4 @@
-"""Image generation by OpenAI's SDK, for OpenAI and the servers that have its HTTP API.
+"""Image generation by OpenAI's SDK (extra `openai`), for OpenAI and the servers that have its HTTP API.
 
 Variables: `OPENAI_API_KEY`, `OPENAI_IMAGE_URL` for another server, `OPENAI_IMAGE_MODEL`.
 """
@@ -16,6 +16,8 @@ from hermes_agent.contracts.image_video import (
     save_b64_image,
     save_url_image,
 )
+from hermes_agent.contracts.kind import import_sdk
+from hermes_agent.core.errors import UserError
 
 OPENAI_URL = "https://api.openai.com/v1"
 MODEL = "gpt-image-1"
@@ -55,17 +57,19 @@ class OpenAiImages(ImageGenProvider):
             return image_error_response(
                 error="this service draws from words alone", error_type="not_supported", **about
             )
-        from openai import APIStatusError, OpenAIError  # a second of work, in the worker of the tool call
-
+        try:
+            openai = import_sdk("openai", "openai")  # a second of work, in the worker of the tool call
+        except UserError as exc:
+            return image_error_response(error=str(exc), error_type="missing_dependency", **about)
         base_url = os.environ.get("OPENAI_IMAGE_URL", OPENAI_URL).rstrip("/")
         try:
             encoded, url = _draw(base_url, model, prompt, SIZES.get(aspect_ratio, SIZES[DEFAULT_ASPECT_RATIO]))
             path = save_b64_image(encoded) if encoded else save_url_image(str(url))
-        except APIStatusError as exc:
+        except openai.APIStatusError as exc:
             error = f"{base_url} answered {exc.status_code}: {exc.response.text[:500]}"
             return image_error_response(error=error, **about)
         except Exception as exc:  # noqa: BLE001 - every failure is a tool result
-            reason = exc.__cause__ if isinstance(exc, OpenAIError) and exc.__cause__ else exc
+            reason = exc.__cause__ if isinstance(exc, openai.OpenAIError) and exc.__cause__ else exc
             error = f"{base_url} gave no picture: {type(reason).__name__}: {reason}"
             return image_error_response(error=error, **about)
         return image_success_response(image=str(path), **about)

@@ -1,4 +1,4 @@
-"""Text to speech and transcription by OpenAI's SDK, for OpenAI and the servers that have its HTTP API."""
+"""Text to speech and transcription by OpenAI's SDK (extra `openai`), for servers that have its HTTP API."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.contracts.kind import import_sdk
 from hermes_agent.contracts.speech import DEFAULT_OUTPUT_FORMAT, TranscriptionProvider, TTSProvider
 from hermes_agent.core.errors import UserError
 
@@ -33,18 +34,22 @@ class _OpenAiService:
         return bool(self._key) or self._base_url != OPENAI_URL
 
     def _client(self) -> OpenAI:
-        """Return a client for one call; the SDK is imported here, in a worker: it takes a second."""
-        import openai
+        """Return a client for one call; the SDK is imported here, in a worker: it takes a second.
 
+        Raises:
+            UserError: the SDK is not installed.
+        """
+        openai = import_sdk("openai", "openai")
         # the config says where requests go and what they carry, not the variables of the SDK
         left_out = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
-        return openai.OpenAI(
+        client: OpenAI = openai.OpenAI(
             api_key=self._key or NO_KEY,
             base_url=self._base_url,
             timeout=TIMEOUT_S,
             max_retries=0,
-            default_headers=left_out,  # type: ignore[arg-type]  # the SDK takes `Omit` here, and says so nowhere
+            default_headers=left_out,
         )
+        return client
 
     def _extra_headers(self) -> dict[str, Any]:
         """Return what keeps `NO_KEY` from being sent."""
@@ -69,12 +74,13 @@ class OpenAiSpeech(_OpenAiService, TTSProvider):
 
     def synthesize(self, text: str, output_path: str, **wanted: Any) -> str:
         """Write the speech to `output_path` and return it. Raise UserError if the service fails."""
+        client = self._client()
         from openai import OpenAIError
 
         options: dict[str, Any] = {"speed": wanted["speed"]} if wanted.get("speed") is not None else {}
         sound_format: Any = wanted.get("format") or DEFAULT_OUTPUT_FORMAT
         try:
-            with self._client() as client:
+            with client:
                 data = client.audio.speech.create(
                     model=wanted.get("model") or self._settings.get("model") or "gpt-4o-mini-tts",
                     voice=wanted.get("voice") or self._settings.get("voice") or "alloy",
@@ -101,12 +107,13 @@ class OpenAiTranscription(_OpenAiService, TranscriptionProvider):
         path = Path(file_path)
         if path.stat().st_size > MAX_BYTES:
             raise UserError(f"{path} has {path.stat().st_size:,} bytes: at most {MAX_BYTES:,} can be sent")
+        client = self._client()
         from openai import OpenAIError
 
         spoken = language or self._settings.get("language")
         options: dict[str, Any] = {"language": str(spoken)} if spoken else {}
         try:
-            with path.open("rb") as file, self._client() as client:
+            with client, path.open("rb") as file:
                 answer = client.audio.transcriptions.with_raw_response.create(
                     file=(path.name, file),
                     model=model or self._settings.get("model") or "gpt-4o-mini-transcribe",

@@ -23,7 +23,7 @@ from pathlib import Path
 from hermes_agent.core.errors import UserError
 from hermes_agent.system.installation import bundled_plugin
 
-address, key, folder = sys.argv[1:]
+address, key, folder, *without = sys.argv[1:]
 speech = bundled_plugin("speech", "openai").PROVIDERS
 assert "openai" not in sys.modules  # imported at first use
 settings, said = {"base_url": address, "api_key": key}, {}
@@ -41,12 +41,18 @@ def secret(name):
 
 
 sound = str(Path(folder) / "sound.mp3")
+if without:
+    sys.modules["openai"] = None  # as if it were not installed
+    Path(sound).write_bytes(b"sound")
 note("spoken", lambda: speech["tts"](settings, secret).synthesize("Hello.", sound, speed=1.5))
 note("heard", lambda: speech["stt"]({**settings, "language": "en"}, secret).transcribe(sound))
 images = bundled_plugin("image_gen", "openai").OpenAiImages()
 note("drawn", lambda: images.generate("a dot", "square"))
-import openai
-print(json.dumps({"major": int(openai.__version__.split(".")[0]), "said": said}))
+major = 0
+if not without:
+    import openai
+    major = int(openai.__version__.split(".")[0])
+print(json.dumps({"major": major, "said": said}))
 """
 IMAGE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(64)).decode()
 ANSWERS = {
@@ -105,7 +111,7 @@ def sdk(request: pytest.FixtureRequest) -> str:
         pytest.skip(str(exc))
 
 
-def use(server: Server, sdk: str, home: Path, key: str) -> dict[str, Any]:
+def use(server: Server, sdk: str, home: Path, key: str, *, without_sdk: bool = False) -> dict[str, Any]:
     environ = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
@@ -117,7 +123,7 @@ def use(server: Server, sdk: str, home: Path, key: str) -> dict[str, Any]:
         "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
     }
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, server.address, key, str(home)],
+        [sys.executable, "-c", SCRIPT, server.address, key, str(home), *(["without"] if without_sdk else [])],
         env=environ,
         capture_output=True,
         text=True,
@@ -126,7 +132,7 @@ def use(server: Server, sdk: str, home: Path, key: str) -> dict[str, Any]:
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
-    assert (found["major"] == 2) is not bool(sdk)
+    assert without_sdk or (found["major"] == 2) is not bool(sdk)
     return found["said"]  # type: ignore[no-any-return]
 
 
@@ -150,6 +156,16 @@ def test_each_major_of_the_sdk_sends_the_same_requests(server: Server, sdk: str,
     for _, headers, _ in server.asked:
         assert headers.get("authorization") == (f"Bearer {key}" if key else None)
         assert "openai-organization" not in headers
+
+
+def test_without_the_sdk_each_call_names_the_extra_and_the_command_that_installs_it(
+    server: Server, tmp_path: Path
+) -> None:
+    said = use(server, "", tmp_path, "sk-test", without_sdk=True)
+    expected = "the package openai is not installed: the extra `openai` has it, `"
+    for text in (said["spoken"], said["heard"], said["drawn"]["error"]):
+        assert text.startswith(expected) and "[openai]" in text
+    assert server.asked == []
 
 
 def test_each_major_of_the_sdk_fails_with_the_words_of_the_server(server: Server, sdk: str, tmp_path: Path) -> None:
