@@ -24,7 +24,7 @@ READERS = {
     "hooks": ("host/settings.py", "hooks"),
     "limits": ("agent/settings.py",),
     "mcp_servers": ("mcp",),
-    "model.local": ("_bundled/model-providers/local",),
+    "model.local": ("_bundled/model-providers/local", "config/schema.py"),
     "platforms": ("adapters", "gateway"),
     "plugins.entries": ("plugins", "hooks", "host"),
     "providers": ("models/providers.py", "credentials", "models"),

@@ -54,17 +54,31 @@ def plugin_keys(document: ConfigDocument, schema: Node | None = None) -> list[Co
 
 
 def keys_without_effect(document: ConfigDocument) -> list[ConfigFinding]:
-    """Return a finding for each key that is accepted and has no effect.
+    """Return a finding for each key that is accepted and has no effect, or that has another name now.
 
     A block without any effect has one finding. The finding is a note. It is a warning if the key requests protection,
-    and an error if nothing may run without that protection.
+    and an error if nothing may run without that protection. A former name is a warning.
     """
     return [
         _note(
             document, path, f"no effect: `{render_path(path)}`. {node['x-effect']}", _LEVELS[node.get("x-protects", "")]
         )
+        if "x-renamed" not in node
+        else _note(
+            document, path, f"`{render_path(path)}` {_renamed(document.value, path, node['x-renamed'])}", "warning"
+        )
         for path, node in _idle(_hooks_by_event(document.value), load_schema(), ())
     ]
+
+
+def _renamed(value: Any, path: KeyPath, present: str) -> str:
+    """Return what became of a former key, after its path."""
+    new = render_path((*path[:-1], present))
+    for part in path[:-1]:
+        value = value[part]
+    if value.get(present) is not None:
+        return f"is the former name of `{new}`, whose value is used: remove it"
+    return f"is called `{new}` now; the value is used: rename it"
 
 
 _LEVELS: dict[str, FindingLevel] = {"": "note", "warn": "warning", "refuse": "error"}
@@ -112,6 +126,9 @@ def _idle(value: Any, node: Node, path: KeyPath, above: Node | None = None) -> I
     for key, item in value.items():
         sub = child(node, key)
         if sub is None or sub is OPEN or item in (None, [], {}):
+            continue
+        if "x-renamed" in sub and above is None:
+            yield (*path, key), sub
             continue
         sentence = sub.get("x-effect", above["x-effect"] if above else USED)
         if sentence == USED:

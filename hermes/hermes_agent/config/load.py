@@ -25,6 +25,7 @@ from hermes_agent.config.schema import (
     normalise,
     parse_path,
     render_path,
+    take_former_keys,
 )
 from hermes_agent.config.validate import Violation, near_miss, validate
 from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding, config_error
@@ -151,7 +152,8 @@ def load(home: Path, *, environ: Mapping[str, str] | None = None, look_up: LookU
         values, found = check_document(document, look_up)
         findings += found
         if not found:
-            layers.append(Layer(origin, document, normalise(document.value), normalise(values)))
+            both = (take_former_keys(normalise(value)) for value in (document.value, values))
+            layers.append(Layer(origin, document, *both))
     if findings:
         raise config_error(findings)
     return _config(where, layers)

@@ -7,6 +7,7 @@
     x-protects  of a key without effect that requests protection: a start "warn"s, or "refuse"s
     x-idle      values of a key without effect that request nothing, besides null and empty values
     x-secret    whether the value is a secret; without it the key's name decides
+    x-renamed   the present name of a key, beside it, that takes the value of this one
     x-open      plugins keep keys of their own in this mapping
     x-what      what is expected, in words, if the type says too little
     x-text-is   a text in place of this mapping stands for the key named here
@@ -87,6 +88,7 @@ ANNOTATIONS = frozenset(
         "x-effect",
         "x-protects",
         "x-idle",
+        "x-renamed",
         "x-secret",
         "x-open",
         "x-what",
@@ -101,6 +103,21 @@ OPEN: Final[Node] = {}
 MISSING: Final = object()
 """Stands for an absent value."""
 USED = "used"
+
+
+RENAMED: Final[Mapping[KeyPath, str]] = {("model", "local", "idle_unload_s"): "idle_s"}
+"""Present name of each former key; the schema has the same as `x-renamed`, and a start need not search it."""
+
+
+def take_former_keys(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a layer with those of former keys under their present names, which win."""
+    for (*above, former), present in RENAMED.items():
+        block: Any = values
+        for part in above:
+            block = block.get(part) if isinstance(block, Mapping) else None
+        if isinstance(block, Mapping) and block.get(former) is not None and block.get(present) is None:
+            values = merge(values, nested((*above, present), block[former]))
+    return values
 
 
 @functools.cache

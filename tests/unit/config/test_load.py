@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.config import Config, hermes_home, load
-from hermes_agent.config.schema import merge
+from hermes_agent.config.check import keys_without_effect
+from hermes_agent.config.schema import RENAMED, leaves, merge
 from hermes_agent.core.errors import ConfigError
 
 
@@ -201,3 +202,33 @@ def test_merging_changes_neither_side(under: dict[str, object], over: dict[str, 
     before = repr(under), repr(over)
     merge(under, over)
     assert (repr(under), repr(over)) == before
+
+
+def test_a_former_key_is_used_under_its_present_name_with_a_warning(tmp_path: Path) -> None:
+    config = _load(tmp_path, "model: {local: {idle_unload_s: 7, threads: 2}}\n")
+    assert config.get("model.local.idle_s") == 7 and config.get("model.local.threads") == 2
+    (finding,) = keys_without_effect(config.layers[0].document)
+    assert (finding.level, finding.line) == ("warning", 1)
+    assert finding.message == (
+        "`model.local.idle_unload_s` is called `model.local.idle_s` now; the value is used: rename it"
+    )
+
+
+def test_the_present_name_wins_in_a_layer_and_the_stronger_layer_over_both(tmp_path: Path) -> None:
+    config = _load(tmp_path, "model: {local: {idle_unload_s: 7, idle_s: 8}}\n")
+    assert config.get("model.local.idle_s") == 8
+    assert "whose value is used: remove it" in keys_without_effect(config.layers[0].document)[0].message
+    layered = _managed(tmp_path, "model: {local: {idle_unload_s: 9}}\n", "model: {local: {idle_s: 8}}\n")
+    assert layered.get("model.local.idle_s") == 9
+    assert layered.origin("model.local.idle_s") == "declared"
+
+
+def test_a_wrong_value_of_a_former_key_is_refused_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config.yaml:1: .*model.local.idle_unload_s"):
+        _load(tmp_path, "model: {local: {idle_unload_s: soon}}\n")
+
+
+def test_the_schema_and_the_table_name_the_same_former_keys() -> None:
+    marked = {path: node["x-renamed"] for path, node in leaves() if "x-renamed" in node}
+    assert marked == RENAMED
+    assert {(*path[:-1], present) for path, present in RENAMED.items()} <= {path for path, _ in leaves()}
