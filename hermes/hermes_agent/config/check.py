@@ -77,7 +77,7 @@ def _renamed(value: Any, path: KeyPath, present: str) -> str:
     for part in path[:-1]:
         value = value[part]
     if value.get(present) is not None:
-        return f"is the former name of `{new}`, whose value is used: remove it"
+        return f"is the former name of `{new}`, and the value there is used: remove it"
     return f"is called `{new}` now; the value is used: rename it"
 
 

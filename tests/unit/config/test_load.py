@@ -217,7 +217,7 @@ def test_a_former_key_is_used_under_its_present_name_with_a_warning(tmp_path: Pa
 def test_the_present_name_wins_in_a_layer_and_the_stronger_layer_over_both(tmp_path: Path) -> None:
     config = _load(tmp_path, "model: {local: {idle_unload_s: 7, idle_s: 8}}\n")
     assert config.get("model.local.idle_s") == 8
-    assert "whose value is used: remove it" in keys_without_effect(config.layers[0].document)[0].message
+    assert "the value there is used: remove it" in keys_without_effect(config.layers[0].document)[0].message
     layered = _managed(tmp_path, "model: {local: {idle_unload_s: 9}}\n", "model: {local: {idle_s: 8}}\n")
     assert layered.get("model.local.idle_s") == 9
     assert layered.origin("model.local.idle_s") == "declared"
