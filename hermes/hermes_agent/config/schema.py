@@ -7,7 +7,7 @@
     x-protects  of a key without effect that requests protection: a start "warn"s, or "refuse"s
     x-idle      values of a key without effect that request nothing, besides null and empty values
     x-secret    whether the value is a secret; without it the key's name decides
-    x-renamed   the present name of a key, beside it, that takes the value of this one
+    x-renamed   the present name of the key, in the same mapping, which takes the value
     x-open      plugins keep keys of their own in this mapping
     x-what      what is expected, in words, if the type says too little
     x-text-is   a text in place of this mapping stands for the key named here

@@ -226,6 +226,8 @@ class HttpModelClient:
         if options.temperature is not None and fixed not in (None, options.temperature):
             rule = "takes none" if fixed is OMIT_TEMPERATURE else f"is always asked with {fixed}"
             return "temperature", f"it {rule}"
+        if values.get("tool_choice") in ("auto", "none"):  # the agent applies these: no provider is sent them
+            del values["tool_choice"]
         if lacking := next((name for name in profile.lacks_options if name in values), ""):
             return lacking, "the provider does not have it"
         if (form := (values.get("response_format") or {}).get("type")) in profile.unsupported_response_formats:

@@ -10,4 +10,6 @@ PROFILE = ProviderProfile(
     has_own_models=True,
     needs_key=False,
     schemas="grammar",
+    # in neither list of tools/server/README.md of llama.cpp: the server ignores it
+    lacks_options=("verbosity",),
 )

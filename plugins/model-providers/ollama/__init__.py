@@ -9,4 +9,6 @@ PROFILE = ProviderProfile(
     has_own_models=True,
     needs_key=False,
     schemas="grammar",
+    # https://docs.ollama.com/api/openai-compatibility: the server ignores these
+    lacks_options=("logit_bias", "parallel_tool_calls", "tool_choice", "verbosity"),
 )

@@ -46,4 +46,6 @@ PROFILE = Vertex(
     " GOOGLE_APPLICATION_CREDENTIALS) without a login here, or an access token, which ends within the hour.",
     supports_vision=True,
     schemas="gemini",
+    # https://docs.cloud.google.com/vertex-ai/generative-ai/docs/migrate/openai/overview: the service ignores these
+    lacks_options=("logit_bias", "parallel_tool_calls", "verbosity"),
 )

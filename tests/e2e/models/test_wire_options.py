@@ -61,6 +61,18 @@ async def test_a_request_has_the_options_in_the_words_of_the_provider(tmp_path: 
     assert [notice.split(" ", 1)[0] for notice in notices] == given["left_out"]
 
 
+@pytest.mark.parametrize("choice", ["auto", "none"])
+async def test_a_choice_of_tools_that_the_agent_applies_itself_is_no_option_that_a_provider_lacks(
+    tmp_path: Path, choice: str
+) -> None:
+    given = {**load("ollama"), "options": {"tool_choice": choice}}
+    with WireModel(Reply()) as model:
+        _, notices = await answer(tmp_path, given, model.url)
+        body = model.bodies[-1]
+    assert notices == [] and "tool_choice" not in body
+    assert ("tools" in body) is (choice == "auto")
+
+
 @pytest.mark.parametrize("name", ["openai", "openai-responses", "anthropic", "anthropic-effort", "openrouter"])
 async def test_a_server_that_others_wrote_answers_a_request_with_every_option(
     scripted: Callable[..., Any], tmp_path: Path, name: str
