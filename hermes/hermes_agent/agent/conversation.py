@@ -30,7 +30,7 @@ from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.models.model_routes import CONVERSATION, JOB, RouteQuestion
 from hermes_agent.models.request_options import change_model_text
 from hermes_agent.policy import ApprovalHooks, Approvals, Approver
-from hermes_agent.sessions import NewSession, StoredSession, UnfinishedTurn
+from hermes_agent.sessions import NewSession, StoredSession, UnfinishedTurn, bound_chat
 from hermes_agent.tools import CallScope
 from hermes_agent.tools.call_scope import StepBudget
 
@@ -360,8 +360,8 @@ class Conversation:
         history = self._history
         if not history.is_started:
             seen, prompt = self.services.principals.visible_to(self.principal), history.system_message().text
-            row = NewSession(self.platform, self.model, prompt, str(self.cwd), self.principal, self.parent, seen)
-            history.start(row)
+            about = (self.platform, self.model, prompt, str(self.cwd), self.principal, self.parent, seen, bound_chat())
+            history.start(NewSession(*about))
             return "on_session_start"
         is_first, self._is_resumed = self._is_resumed, False
         return "on_session_resume" if is_first and not self.services.visits.was_left(self.session_id) else ""

@@ -1,6 +1,7 @@
 """Import hook that serves upstream's names from the table `served.txt`, without files of those names.
 
-The finder precedes Python's path search, so a stray `utils.py` on the path never replaces upstream's. A reserved name
+The finder precedes Python's path search, so a stray `utils.py` on the path never replaces upstream's, except while a
+plugin takes upstream's out of `sys.modules` and puts its own folder first on the path. A reserved name
 that is not served raises an error with the reason from `declined.toml`. `moved.txt` lists the modules into which
 upstream split older ones; the new and the old module share their objects.
 """
@@ -49,6 +50,8 @@ RESERVED = frozenset(
     }
 )
 """Upstream's top-level names, all handled by this hook."""
+PACKAGES = frozenset({"agent", "cron", "gateway", "hermes_cli", "plugins", "providers", "tools"})
+"""Those of them that have modules."""
 UNDECIDED = "no published plugin was known to need it; docs/plugins/surface.md lists what is served"
 UPSTREAM_MODULES = ("hermes_constants", "hermes_cli")
 """Names that exist only in upstream's distribution."""
@@ -79,14 +82,10 @@ class UpstreamFinder:
         """
         if fullname.partition(".")[0] not in RESERVED:
             return None
+        if (theirs := _taken_over(fullname, path)) is not None:
+            return theirs
         if fullname in served():
-            package = any(name.startswith(f"{fullname}.") for name in served())
-            place = NOWHERE.joinpath(*fullname.split("."))
-            file = place / "__init__.py" if package else place.with_suffix(".py")
-            loader: Any = UpstreamLoader()  # not an `importlib.abc.Loader`, which imports `importlib.resources`
-            spec = ModuleSpec(fullname, loader, origin=str(file), is_package=package)
-            spec.has_location = True
-            return spec
+            return _spec(fullname, package=any(name.startswith(f"{fullname}.") for name in served()))
         if fullname.startswith("plugins.") and (found := _plugin_module(fullname)) is not None:
             return found
         if _is_probe():
@@ -131,17 +130,74 @@ class UpstreamLoader:
 
     def exec_module(self, module: ModuleType) -> None:
         """Set up the lookup of the module's names."""
-        section = served()[module.__name__]
-        names = section.names
-        look_up = functools.partial(_look_up, module, names)
-        if section.older:
-            look_up = functools.partial(_look_up_older, module, section.older)
-        vars(module).update(
-            __doc__=section.doc,
-            __all__=[name for name in names if not name.startswith("_")],
-            __getattr__=look_up,
-            __dir__=lambda: sorted({*vars(module), *names}),
+        _set_up(module)
+
+
+def _set_up(module: ModuleType) -> None:
+    section = served()[module.__name__]
+    names = section.names
+    look_up = functools.partial(_look_up, module, names)
+    if section.older:
+        look_up = functools.partial(_look_up_older, module, section.older)
+    vars(module).update(
+        __doc__=section.doc,
+        __all__=[name for name in names if not name.startswith("_")],
+        __getattr__=look_up,
+        __dir__=lambda: sorted({*vars(module), *names}),
+    )
+
+
+def _spec(name: str, *, package: bool) -> ModuleSpec:
+    place = NOWHERE.joinpath(*name.split("."))
+    file = place / "__init__.py" if package else place.with_suffix(".py")
+    loader: Any = UpstreamLoader()  # not an `importlib.abc.Loader`, which imports `importlib.resources`
+    spec = ModuleSpec(name, loader, origin=str(file), is_package=package)
+    spec.has_location = True
+    return spec
+
+
+def _make_present() -> None:
+    """Put the top-level modules into `sys.modules`, where upstream has them before it loads a plugin.
+
+    A plugin with a module of the same name takes upstream's away from there while it imports its own.
+    """
+    for name in sorted(RESERVED - set(sys.modules)):
+        spec = _spec(name, package=name in PACKAGES)
+        module = sys.modules[name] = UpstreamModule(name)
+        vars(module).update(__spec__=spec, __loader__=spec.loader, __package__=spec.parent, __file__=spec.origin)
+        vars(module).update(  # the table is read at the first use
+            __getattr__=functools.partial(_first_use, module), __dir__=functools.partial(_first_list, module)
         )
+        if spec.submodule_search_locations is not None:
+            vars(module).update(__path__=spec.submodule_search_locations)
+
+
+def _first_use(module: ModuleType, name: str) -> Any:
+    _set_up(module)
+    return getattr(module, name)
+
+
+def _first_list(module: ModuleType) -> list[str]:
+    _set_up(module)
+    return dir(module)
+
+
+def _taken_over(fullname: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    """Return the spec of a plugin's own module in place of a served one that it took away."""
+    parent = fullname.partition(".")[0]
+    if parent != fullname:
+        present = sys.modules.get(parent)
+        is_theirs = present is not None and getattr(present, "__file__", None) in _own_files
+        return PathFinder.find_spec(fullname, path) if is_theirs else None
+    found = PathFinder.find_spec(fullname, sys.path[:1])
+    if found is None or found.origin is None or not installed():
+        return None
+    _own_files.add(found.origin)
+    return found
+
+
+_own_files: set[str] = set()
+"""Files of modules that plugins imported in place of served ones."""
 
 
 @functools.cache
@@ -197,6 +253,7 @@ def install() -> None:
     _warn_of_upstream()
     at = next((i for i, finder in enumerate(sys.meta_path) if finder is PathFinder), len(sys.meta_path))
     sys.meta_path.insert(at, UpstreamFinder())
+    _make_present()
 
 
 def uninstall() -> None:
@@ -298,6 +355,8 @@ def _no_such_name(module: ModuleType, name: str) -> ImportError:
 def _is_from_import() -> bool:
     """Return whether `from module import name` is looking the name up; Python's own error has no reason."""
     frame = sys._getframe(2)
+    if frame.f_code is _first_use.__code__ and frame.f_back is not None:
+        frame = frame.f_back
     return frame.f_code.co_code[frame.f_lasti] == opcode.opmap["IMPORT_FROM"]
 
 

@@ -1,6 +1,6 @@
 """Sessions in `state.db`: transcript, step journal, usage, and their principals."""
 
-from hermes_agent.sessions.commits import NewSession, SessionCommit, session_denied
+from hermes_agent.sessions.commits import NewSession, SessionCommit, bound_chat, session_denied
 from hermes_agent.sessions.principals import API_SERVER, LOCAL, Principals, folder_name
 from hermes_agent.sessions.transcript import SCHEMA, SessionInfo, StoredSession, Transcript
 from hermes_agent.sessions.turn_journal import (
@@ -37,6 +37,7 @@ __all__ = [
     "TurnRecord",
     "UnfinishedTurn",
     "UsageRecord",
+    "bound_chat",
     "folder_name",
     "is_running",
     "session_denied",

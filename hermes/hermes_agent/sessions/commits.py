@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from hermes_agent.adapters.events import SESSION_VARIABLES
 from hermes_agent.core.errors import AccessDenied
 from hermes_agent.core.messages import Message, ToolCall, Usage, new_session_id
 from hermes_agent.core.redaction import redactor
@@ -50,6 +51,29 @@ def message_from_row(row: Sequence[Any]) -> Message:
     return Message(role, content, tool_calls, call_id, tool, json.loads(extras) if extras else None)
 
 
+CHAT_COLUMNS = "".join(
+    f"ALTER TABLE sessions ADD COLUMN {name} TEXT;"
+    for name in ("session_key", "user_id", "chat_id", "thread_id", "model_config")
+)
+"""Upstream's columns that plugins read in `state.db`: plugin contract §12.1."""
+
+
+class BoundChat(NamedTuple):
+    """Where the message comes from that is processed."""
+
+    session_key: str
+    user_id: str
+    chat_id: str
+    thread_id: str
+
+
+def bound_chat() -> BoundChat | None:
+    """Return the chat of the message that is processed, or None outside of one."""
+    names = ("KEY", "USER_ID", "CHAT_ID", "THREAD_ID")
+    found = BoundChat(*(str(SESSION_VARIABLES[f"HERMES_SESSION_{name}"].get("")) for name in names))
+    return found if found.session_key else None
+
+
 class NewSession(NamedTuple):
     """The row of a new session."""
 
@@ -62,6 +86,8 @@ class NewSession(NamedTuple):
     """Id of the session that delegated a task to this one, or ""."""
     visible: frozenset[str] | None = None
     """Principals that the principal may see the sessions of; None allows all."""
+    chat: BoundChat | None = None
+    """The chat in which it begins; that of a subagent is its parent's alone."""
 
     def write(self, db: sqlite3.Connection, session_id: str) -> None:
         """Add the row unless it exists, inside a transaction.
@@ -69,11 +95,15 @@ class NewSession(NamedTuple):
         Raises:
             AccessDenied: it exists and belongs to another principal.
         """
-        now = time.time()
+        now, chat = time.time(), None if self.parent else self.chat
         db.execute(
             "INSERT OR IGNORE INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at,"
-            " principal, parent_session_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (session_id, self.source, self.model, self.system_prompt, self.cwd, now, now, self.principal, self.parent),
+            " principal, parent_session_id, session_key, user_id, chat_id, thread_id, model_config)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '{}')",
+            (
+                *(session_id, self.source, self.model, self.system_prompt, self.cwd, now, now),
+                *(self.principal, self.parent, *(chat or (None,) * len(BoundChat._fields))),
+            ),
         )
         (owner,) = db.execute("SELECT principal FROM sessions WHERE id = ?", (session_id,)).fetchone()
         if self.visible is not None and owner not in self.visible:
@@ -163,8 +193,8 @@ def copy_session(db: sqlite3.Connection, session_id: str, messages: Sequence[Mes
     copy, now = new_session_id(), time.time()
     db.execute(
         "INSERT INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at, principal,"
-        " parent_session_id, title) SELECT ?, source, model, system_prompt, cwd, ?, ?, principal, '', ?"
-        " FROM sessions WHERE id = ?",
+        " parent_session_id, title, model_config) SELECT ?, source, model, system_prompt, cwd, ?, ?, principal, '', ?,"
+        " json_object('_branched_from', id) FROM sessions WHERE id = ?",  # plugins know a branch by it
         (copy, now, now, plain_title(redactor.mask_known(title)), session_id),
     )
     append_messages(db, copy, messages, Usage(), "")

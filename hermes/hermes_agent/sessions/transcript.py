@@ -18,6 +18,7 @@ from hermes_agent.core.messages import Message, Usage
 from hermes_agent.core.redaction import redactor
 from hermes_agent.sessions import turn_journal
 from hermes_agent.sessions.commits import (
+    CHAT_COLUMNS,
     COLUMNS,
     COMPACTIONS,
     NewSession,
@@ -97,6 +98,7 @@ SCHEMA = Schema(
         UPDATE messages SET principal = (SELECT principal FROM sessions WHERE id = session_id) WHERE role = 'user';
         CREATE INDEX sessions_of_principal ON sessions (principal, updated_at DESC);
         """,
+        CHAT_COLUMNS,
     ),
     expire="DELETE FROM sessions WHERE updated_at < :before;",
 )
@@ -125,7 +127,6 @@ class StoredSession(NamedTuple):
     system_prompt: str
     """The prompt of its first turn."""
     messages: list[Message]
-    """As `Transcript.history` returns them."""
     is_cut: bool
     """Whether one of its turns has no end: it runs, or a crash interrupted it (`Transcript.unfinished`)."""
     started_at: float = 0.0
@@ -140,7 +141,6 @@ class _CachedHistory(NamedTuple):
     """Number of its last message."""
     messages: list[Message]
     size: int
-    """Characters of its rows."""
 
 
 CACHED_CHARACTERS = 8 * 2**20

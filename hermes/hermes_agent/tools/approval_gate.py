@@ -371,7 +371,8 @@ class ToolInvoker:
         except BaseException as exc:
             error = repr(exc)
             logger.warning("tool %s failed: %r", name, exc, exc_info=True)
-            return failure(f"Tool execution failed: {type(exc).__name__}: {exc}{_missing_parameters(entry, given)}")
+            hint = "" if "required" in str(exc) else _missing_parameters(entry, given)  # Python names what it misses
+            return failure(f"Tool execution failed: {type(exc).__name__}: {exc}{hint}")
         finally:
             current_clearance.reset(token)
             self._notify(name, time.perf_counter() - started, error)

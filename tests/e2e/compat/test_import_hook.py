@@ -23,7 +23,8 @@ NONE_TOO = "gateway.platforms.webhook.DEFAULT_HOST"
 def test_every_name_of_the_table_is_there(served: None, host: Host) -> None:
     for name in SERVED:
         module = importlib.import_module(name)
-        assert (module.__name__, module.__doc__) == (name, import_hook.served()[name].doc)
+        assert module.__name__ == name and "__all__" in dir(module)
+        assert module.__doc__ == import_hook.served()[name].doc
         assert module.__doc__
         assert import_hook.is_served(name)
         for one in import_hook.served()[name].names:
@@ -146,6 +147,46 @@ def test_a_stray_module_of_that_name_is_never_taken_for_upstream_s(
     monkeypatch.syspath_prepend(str(tmp_path))
 
     assert not hasattr(importlib.import_module("utils"), "x")
+
+
+def test_a_plugin_that_takes_a_served_module_away_imports_its_own_of_that_name(
+    served: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "providers.py").write_text("own = True\n")
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent/__init__.py").write_text("")
+    (tmp_path / "agent/search.py").write_text("own = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    taken = {name: sys.modules.pop(name) for name in ("providers", "agent") if name in sys.modules}
+    assert sorted(taken) == ["agent", "providers"]
+    try:
+        assert importlib.import_module("providers").own
+        assert importlib.import_module("agent.search").own
+    finally:
+        for name in ("providers", "agent", "agent.search"):
+            sys.modules.pop(name, None)
+        sys.modules.update(taken)
+
+    assert callable(importlib.import_module("providers").get_provider_profile)
+    assert importlib.import_module("agent.redact").redact_sensitive_text
+    del sys.modules["utils"]
+    assert importlib.import_module("utils").env_int  # nothing of that name is first on the path
+
+
+def test_the_top_level_names_are_modules_that_read_the_table_at_their_first_use() -> None:
+    code = (
+        "import sys, importlib.util; from hermes_agent.compat import import_hook as hook; hook.install()\n"
+        "assert hook.RESERVED <= set(sys.modules) and not hook.served.cache_info().currsize\n"
+        "assert importlib.util.find_spec('hermes_cli').submodule_search_locations == []\n"
+        "packages = {name.split('.')[0] for name in hook.served() if '.' in name}\n"
+        "assert packages == hook.PACKAGES, packages\n"
+        "try: from utils import absent\n"
+        "except ImportError as exc: print('does not serve it' in str(exc))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_other_names_are_left_to_python(served: None) -> None:

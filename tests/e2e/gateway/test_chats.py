@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,26 @@ def test_a_tool_sees_whose_message_it_works_on() -> None:
         chat.ask("look")
 
     assert seen == ["memorychat", "room", "ann", "agent:main:memorychat:dm:room"]
+
+
+def test_a_plugin_finds_in_the_database_which_chat_a_session_belongs_to() -> None:
+    asked = "SELECT source, session_key, user_id, chat_id, thread_id, model_config FROM sessions"
+    rows: list[tuple[Any, ...]] = []
+
+    def register(ctx: Any) -> None:
+        def look(args: dict[str, Any], **kwargs: Any) -> str:
+            with contextlib.closing(sqlite3.connect(DEFAULT_DB_PATH.parent / "state.db")) as db:
+                rows.extend(db.execute(asked))
+            return "{}"
+
+        from hermes_state import DEFAULT_DB_PATH  # type: ignore[import-not-found]
+
+        ctx.register_tool("look", "look", {**SCHEMA, "name": "look"}, look)
+
+    with chat_host(register, model=[call("look"), "seen"]) as chat:
+        chat.ask("look")
+
+    assert rows == [("memorychat", "agent:main:memorychat:dm:room", "ann", "room", "", "{}")]
 
 
 def test_a_long_answer_comes_in_messages_of_the_platform_s_length() -> None:

@@ -38,6 +38,15 @@ def test_a_list_shows_what_was_used_last_first_and_leaves_out_the_empty_ones(tmp
     assert [(s.id, s.title) for s in opened.recent()] == [("a", "x" * 59 + "…"), ("b", "second")]
 
 
+def test_a_branch_names_the_session_that_it_was_copied_from(tmp_path: Path) -> None:
+    opened = transcript(tmp_path, "s1")
+    opened.append("s1", [Message("user", "first")])
+    copy = opened.branch("s1", "another way")
+
+    rows = opened.database.read("SELECT id, chat_id, model_config FROM sessions ORDER BY id = 's1' DESC")
+    assert [tuple(row) for row in rows] == [("s1", None, "{}"), (copy, None, '{"_branched_from":"s1"}')]
+
+
 def test_a_title_steers_no_terminal_whoever_wrote_it(tmp_path: Path) -> None:
     opened = transcript(tmp_path, "a", "b")
     opened.append("a", [Message("user", "\x1b]0;mine\x07hello\r\x9b2J there 👩‍🚀\nmore")])

@@ -143,6 +143,16 @@ async def test_the_error_of_a_handler_names_the_required_parameter_that_the_call
     assert (await house.run(name="calm")).result == "ran without"
 
 
+async def test_an_error_that_names_what_is_required_itself_stays_as_it_is(house):
+    def add(text):
+        return text
+
+    house.add("calc", lambda args, **kw: add(**args), properties={"text": {"type": "string"}})
+    house.tools.get("calc").schema["parameters"]["required"] = ["text"]
+
+    assert (await house.error({})).endswith("add() missing 1 required positional argument: 'text'")
+
+
 @pytest.mark.parametrize("required", [None, "text", 3, [3, None], {"text": 1}])
 async def test_a_schema_whose_required_parameters_cannot_be_read_leaves_the_error_alone(house, required):
     house.add("calc", lambda args, **kw: args["text"])
