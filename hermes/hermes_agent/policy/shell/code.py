@@ -5,6 +5,7 @@ Other code is unknown. The texts in it that it may pass to a shell are judged, s
 
 from __future__ import annotations
 
+import base64
 import functools
 import re
 import shlex
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
-from hermes_agent.policy.shell.paths import is_credential
+from hermes_agent.policy.shell.paths import is_credential, is_home, is_system_directory, is_vital
 from hermes_agent.policy.shell.script import NETWORK, UNDETERMINED, UNKNOWN, NestedCode, PossibleScript, word_set
 
 MOST_TEXTS = 40
@@ -65,6 +66,17 @@ _DELETES_OTHERWISE = re.compile(
     r"\s*\.\s*(?:deleteDir|deleteRecursively|rmtree|rm_rf|delete|Delete|unlink)\b"
 )
 """Deletions with the function after the path, or without quotes."""
+_DELETER = re.compile(
+    r"(?i)\b(?:rm_rf?|rmtree|remove_?tree|remove_?all|remove_dir_all|remove_?item|(?:rm|rmdir|unlink|remove)(?:Sync)?|rimraf"
+    r"|file\.delete|delete_?(?:file|dir\w*|recursively|tree)|os\.remove)\b"
+)
+"""Functions that delete files."""
+_ON_TREE = re.compile(
+    r"(?i)(?:\b(?:rm_rf?|rmtree|remove_?tree|remove_?all|remove_dir_all|remove_?item|(?:rm|rmdir|unlink|remove)Sync"
+    r"|readdir\w*|read_?dir|opendir|glob|listdir|scandir|walk\w*|dir\.\w+|listfiles|children|os\.remove)\b!?\s*[(\[ ]?"
+    r"|\bunlink\s*\(?\s*<|\bDir\[)([^;\n]{0,120})"
+)
+"""Calls that take, or list, a tree; the group is the rest of the statement."""
 _HOMES = re.compile(
     r"\bDir\.home\b(?:\(\))?|\bENV(?:\[|\.fetch\()\s*['\"]HOME['\"]\s*[\])]|\$ENV\{['\"]?HOME['\"]?\}|\bprocess\.env\.HOME\b"
     r"|(?:\brequire\s*\(\s*['\"](?:node:)?os['\"]\s*\)\.|\bos\.)?\bhomedir\s*\(\s*\)|\bgetenv\s*\(?\s*['\"]HOME['\"]\s*\)?"
@@ -148,7 +160,9 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
     quotes = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`"""
     found: list[str] = []
     for run in re.finditer(
-        rf"(?:{quotes})(?:\s*(?:,|\.\.?|\+|<>|(?:\s+nil)+|\s)\s*(?:c?[\[({{]\s*)?(?:{quotes}))*", text, re.DOTALL
+        rf"(?:{quotes})(?:\s*(?:,|\.\.?|\+|<>|(?:\s+nil)+|\s)\s*(?:\{{?\s*\w+\s*:\s*)?(?:c?[\[({{]\s*)?(?:{quotes}))*",
+        text,
+        re.DOTALL,
     ):
         parts = [_unescaped(part[1:-1]) for part in re.findall(quotes, run[0], re.DOTALL)]
         found += parts[:1] if len(parts) == 1 else [shlex.join(parts), "".join(parts), *parts]
@@ -159,6 +173,7 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
     found += [match[0] for match in _HARD.finditer(text)]
     found += [f"rm -rf {shlex.quote(match[2])}" for match in _DELETES.finditer(text)]
     found += [f"rm -rf {shlex.quote(match[match.lastgroup or 0])}" for match in _DELETES_OTHERWISE.finditer(text)]
+    found += [f"rm -rf {shlex.quote(path)}" for path in emptied(text)]
     found += ["kill -9 -1"] if _KILLS.search(text) else []
     changes = re.search(r"(?i)write|append|>|['\"][wa]b?\+?['\"]|copy|truncate|O_WRONLY|O_RDWR|dump|put|open", text)
     found += [f": > {shlex.quote(match[1])}" for match in _DISK.finditer(text) if changes]
@@ -170,9 +185,34 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
         re.DOTALL,
     ):
         found.append(":(){ :|:& };:")
-    for candidate in dict.fromkeys(found[: MOST_TEXTS * 4]):
+    found += [decoded for text in found[:MOST_TEXTS] if (decoded := _decoded(text))]
+    for candidate in dict.fromkeys(found[: MOST_TEXTS * 5]):
         if len(candidate.strip()) > 3 and _may_be_script(candidate):
             yield PossibleScript(candidate)
+
+
+def _decoded(text: str) -> str:
+    """Return the text that a literal has in hexadecimal digits or base64; empty for other literals."""
+    try:
+        if re.fullmatch(r"(?:[0-9a-fA-F]{2}){4,}", text):
+            return bytes.fromhex(text).decode("ascii")
+        if len(text) % 4 == 0 and re.fullmatch(r"[A-Za-z0-9+/]{8,}={0,2}", text):
+            found = base64.b64decode(text).decode("ascii")
+            return found if found.isprintable() else ""
+    except ValueError:
+        return ""
+    return ""
+
+
+def emptied(text: str) -> Iterator[str]:
+    """Yield the system directories that code deletes, or lists in order to delete what is in them."""
+    if not _DELETER.search(text):
+        return
+    for call in _ON_TREE.finditer(text):
+        for literal in re.findall(r"[\w/~.*-]+", call[1]):
+            path = literal if literal == "/" else literal.rstrip("/")
+            if path[:1] in ("/", "~") and (is_vital(path) or is_system_directory(path) or is_home(path)):
+                yield path
 
 
 def _may_be_script(text: str) -> bool:

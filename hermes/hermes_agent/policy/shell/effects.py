@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -50,17 +51,20 @@ _MARKS = {"unknown": UNDETERMINED, "library": LIBRARY, "network": NETWORK, "chan
 _ASKS_HELP = (("--help",), ("--version",), ("-version",), ("-V",))
 _QUIET = frozenset({"sql", "make", "ftp", "vim", "gdb", "ed", "mongo", "redis"})
 """Languages of programs that are often started without code: without input they get no mark."""
+_VALUE = re.compile(r"^--?[\w-]+=")
 _SHELL_PATH = re.compile(r"(?:/usr(?:/local)?)?/bin/(?:ba|da|z|k|c|tc|a|fi)?sh$")
 _GLOB = re.compile(r"[*?]|\[.+\]")
 _PROGRAMS_AT = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
 _DESTROYERS = word_list("destroyers")
 _HARD = re.compile(
     r"(?:^|/)(?:rm|mkfs(?:\.\w+)?|mke2fs|dd|shutdown|reboot|halt|poweroff|kill|pkill|killall5|init|telinit|systemctl|shred"
-    r"|wipefs|blkdiscard|sgdisk|find)$"
+    r"|wipefs|blkdiscard|sgdisk|find|chmod|chown|chgrp|mv|cp|tee|rsync|truncate|parted|sfdisk|mkswap|cryptsetup|loginctl"
+    r"|busctl|xargs)$"
 )
 _HARD_TEXT = re.compile(
     r"(?:^|[\s;&|'\"`(=/])(?:rm\s+-|mkfs|mke2fs\s|dd\s+\w+=|shutdown\s|reboot\b|halt\b|poweroff\b|kill\s+-|pkill\s|init\s+[06]"
-    r"|telinit\s|systemctl\s|shred\s|wipefs\s|blkdiscard\s|find\s+/|:\(\)|\bfork\b)|>\s*/dev/"
+    r"|telinit\s|systemctl\s|shred\s|wipefs\s|blkdiscard\s|find\s+/|ch(?:mod|own|grp)\s|mv\s|truncate\s|rsync\s|sgdisk\s|parted\s"
+    r"|:\(\)|\bfork\b)|>\s*/dev/"
 )
 
 
@@ -217,4 +221,8 @@ def _suspected(command: ShellCommand) -> Iterator[ShellCommand | str | NestedCod
         if _HARD.search(word.text) and index + 1 < len(command.words):
             yield nested_commands.inner_command(command, command.words[index:])
         elif not project and any(c.isspace() for c in word.text) and _HARD_TEXT.search(word.text):
-            yield PossibleScript(word.text)
+            yield PossibleScript(_VALUE.sub("", word.text))
+        elif not project and any(c.isspace() for c in word.text):
+            yield from (PossibleScript(f"rm -rf {shlex.quote(path)}") for path in code.emptied(word.text))
+    if not project and command.stdin and _HARD_TEXT.search(command.stdin):
+        yield PossibleScript(command.stdin)

@@ -1,22 +1,16 @@
-"""Expansion of words, and the output of commands where their text shows it.
-
-`Expander` expands quotes, variables, substitutions, braces and the home directory. `output_of` returns what a command
-prints, such as `echo rm`, `… | base64 -d` or `… | rev`.
-"""
+"""Expansion of words: quotes, variables, substitutions, braces, redirects and the home directory."""
 
 from __future__ import annotations
 
-import base64
-import codecs
-import itertools
-import posixpath
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from hermes_agent.policy.shell.outputs import output_of
 from hermes_agent.policy.shell.script import (
     UNKNOWN,
     ShellCommand,
+    ShellRedirect,
     ShellWord,
     apply_expansion,
     decode_ansi_c,
@@ -31,216 +25,14 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-DISK = f"/dev/{UNKNOWN}"
-"""Placeholder for the disks that a program lists."""
-EVERY_PROCESS = "[0-9]*"
-"""Placeholder for the ids of all processes."""
-LONGEST = 100_000
-"""Most characters of an output that repeats its arguments."""
-
-
-def output_of(command: ShellCommand) -> str | None:
-    """Return the standard output of a command, or None when it is not known."""
-    maker = _MAKERS.get(command.name)
-    return None if maker is None else maker(command)
-
-
-def _echo(command: ShellCommand) -> str | None:
-    args = list(command.args)
-    options = ""
-    while args and args[0].startswith("-") and set(args[0][1:]) <= set("neE") and len(args[0]) > 1:
-        options += args.pop(0)
-    text = " ".join(args)
-    return (decode_ansi_c(text) if "e" in options else text) + ("" if "n" in options else "\n")
-
-
-def _printf(command: ShellCommand) -> str | None:
-    if not command.args:
-        return None
-    form, values = decode_ansi_c(command.args[0]), list(command.args[1:])
-    if form == "-v":  # into a variable
-        form, values = decode_ansi_c("".join(values[1:2])), values[2:]
-    text, piece = "", form
-    while len(text) <= LONGEST:
-        before = len(values)
-        while "%" in piece:
-            head, _, rest = piece.partition("%")
-            kind, piece = rest[:1], rest[1:]
-            if kind == "%":
-                text += head + "%"
-            elif kind in "sbdc":
-                text += head + (values.pop(0) if values else "")
-            else:
-                return None
-        text, piece = text + piece, form
-        if not values or len(values) == before:
-            return text
-    return None
-
-
-def _cat(command: ShellCommand) -> str | None:
-    outputs = [output_of(word.sources[-1]) for word in command.words[1:] if word.sources]
-    if outputs and len(outputs) == len(command.operands):
-        return None if None in outputs else "".join(text for text in outputs if text)
-    return command.stdin if not command.operands or command.operands == ("-",) else None
-
-
-def _found(command: ShellCommand) -> str | None:
-    """Return the roots of a `find` without tests: they stand for all files below them."""
-    whole = ("-print", "-print0", "-type", "-xdev", "-mount", "-depth")  # with all files gone, the tree is gone
-    tests = [a for a in command.args if a.startswith("-") and a not in whole]
-    roots = [o for before, o in itertools.pairwise(("", *command.args)) if before != "-type" and o[:1] != "-"]
-    return None if tests else "\n".join(roots or (".",))
-
-
-def _dirname(command: ShellCommand) -> str | None:
-    return "\n".join(posixpath.dirname(o) or "." for o in command.operands) or None
-
-
-def _pwd(command: ShellCommand) -> str | None:
-    return command.cwd or None
-
-
-def _decoder(decode: Callable[[str], bytes], flags: str, option: str) -> Callable[[ShellCommand], str | None]:
-    """Return a maker for a program that decodes its input when an option is given."""
-
-    def maker(command: ShellCommand) -> str | None:
-        if not command.has_flag(flags, option) or command.stdin is None:
-            return None
-        try:
-            return decode(command.stdin).decode("utf-8", "replace")
-        except ValueError:
-            return None
-
-    return maker
-
-
-_base64 = _decoder(lambda text: base64.b64decode("".join(text.split()) + "=="), "dD", "--decode")
-
-
-def _rev(command: ShellCommand) -> str | None:
-    return None if command.stdin is None else "".join(line[::-1] for line in command.stdin.splitlines())
-
-
-def _tr(command: ShellCommand) -> str | None:
-    if command.stdin is None or UNKNOWN in command.stdin:
-        return None
-    sets = [_set(operand) for operand in command.operands]
-    if command.has_flag("d") and len(sets) == 1:
-        return "".join(c for c in command.stdin if c not in sets[0])
-    if len(sets) != 2 or not sets[1]:
-        return None
-    first, second = sets[0], sets[1].ljust(len(sets[0]), sets[1][-1])
-    return command.stdin.translate(str.maketrans(first, second[: len(first)]))
-
-
-def _set(text: str) -> str:
-    """Return a set of `tr` with ranges (`a-z`) and classes expanded."""
-    lower, upper = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    text = decode_ansi_c(text).replace("[:lower:]", lower).replace("[:upper:]", upper).replace("[:space:]", " \t\n")
-    found, index = "", 0
-    while index < len(text):
-        if index + 2 < len(text) and text[index + 1] == "-" and text[index] <= text[index + 2]:
-            found += "".join(map(chr, range(ord(text[index]), ord(text[index + 2]) + 1)))
-            index += 3
-        else:
-            found += text[index]
-            index += 1
-    return found
-
-
-def _named(command: ShellCommand) -> str | None:
-    """Return the output of `which rm` and `command -v rm`: the name is enough."""
-    return "\n".join(command.operands)
-
-
-def _rot13(command: ShellCommand) -> str | None:
-    return None if command.stdin is None else codecs.encode(command.stdin, "rot13")
-
-
-def matches_all(pattern: str) -> bool:
-    """Return whether a regular expression matches every name."""
-    return re.fullmatch(r"\^?(?:\.|\[\^ \])?[*+]?\$?", pattern) is not None
-
-
-def _disks(command: ShellCommand) -> str | None:
-    """Return the placeholder for disks when a program lists disks by path."""
-    args = " ".join(command.args)
-    if command.name == "lsblk":
-        return DISK if re.search(r"(?:^|\s)-[a-zA-Z]*p|--paths|\bPATH\b", args) else None
-    if command.name in ("findmnt", "df"):
-        given = re.search(r"(?i)\bsource\b", args)
-        return DISK if given or (command.name == "df" and "--output" not in args) else None
-    return DISK if command.name != "blkid" or not re.search(r"-s\s*\w|-o\s*value", args) else None
-
-
-def _processes(command: ShellCommand) -> str | None:
-    """Return the placeholder for process ids when a program lists all processes."""
-    if command.name == "ps":
-        first = "".join(a for a in command.args[:1] if re.fullmatch(r"-?[A-Za-z]+", a))
-        each = re.match(r"-[A-Za-z]*[eA]|-?[a-z]*a[a-z]*x|-?[a-z]*x[a-z]*a", first)
-        return EVERY_PROCESS if each and not re.search(r"(?:^|\s)-?(?:-pid|p|-user|[uUC])\s", command.text) else None
-    named = [operand for operand in command.operands if not matches_all(operand)]
-    return EVERY_PROCESS if command.operands and not named and not command.has_flag("uUPgGst") else None
-
-
-def _listed(command: ShellCommand) -> str | None:
-    if [o.rstrip("/") for o in command.operands] == ["/proc"]:
-        return EVERY_PROCESS
-    return "\n".join(command.operands) if command.operands and all("*" in o for o in command.operands) else None
-
-
-def _passed(command: ShellCommand) -> str | None:
-    """Return the output of a filter on a list of disks or processes: the same, if it keeps them."""
-    given, args = (command.stdin or "").strip(), " ".join(command.args)
-    if command.name == "awk" and (printed := re.fullmatch(r"BEGIN\s*\{\s*print\s+(.+?)\s*;?\s*\}", args)):
-        texts = re.findall(r'"((?:\\.|[^"\\])*)"', printed[1])
-        return " ".join(texts) if re.fullmatch(r'(?:"(?:\\.|[^"\\])*"[\s,]*)+', printed[1]) else None
-    if given == DISK and (command.name != "awk" or re.findall(r"\$(\d)", args) == ["1"]):
-        return given if command.name != "cut" or re.search(r"-f\s*1(?!\d)|-c\s*1-", args) else None
-    if given != EVERY_PROCESS:
-        return None
-    if command.name == "awk":
-        return given if re.search(r"(?:^|\s|NR\s*[>!]=?\s*1)\s*\{\s*print\s*\$[12]\s*;?\s*\}$", args) else None
-    if command.name in ("grep", "egrep"):
-        return given if all(re.fullmatch(r"[\^$()*+\\\d\[:\]d-]+", o) for o in command.operands) else None
-    return given if command.name != "tail" or re.search(r"\+\d", args) else None
-
-
-_MAKERS: dict[str, Callable[[ShellCommand], str | None]] = {
-    "echo": _echo,
-    "printf": _printf,
-    "cat": _cat,
-    "tee": lambda command: command.stdin,
-    "find": _found,
-    "dirname": _dirname,
-    "pwd": _pwd,
-    "mktemp": lambda command: "/tmp/tmp.made/",
-    "realpath": lambda command: "\n".join(command.operands) or None,
-    "readlink": lambda command: "\n".join(command.operands) if command.has_flag("fem") else None,
-    "base64": _base64,
-    "base32": _decoder(lambda text: base64.b32decode("".join(text.split())), "d", "--decode"),
-    "xxd": _decoder(bytes.fromhex, "r", "-revert"),
-    "rev": _rev,
-    "tr": _tr,
-    "yes": lambda command: " ".join(command.operands) or "y",
-    "openssl": lambda command: _base64(command) if "base64" in command.text else None,
-    "ls": _listed,
-    "basename": lambda command: posixpath.basename(command.operands[0]) if len(command.operands) == 1 else None,
-    **dict.fromkeys(("lsblk", "blkid", "findmnt", "df", "fdisk", "sfdisk"), _disks),
-    **dict.fromkeys(("ps", "pgrep"), _processes),
-    **dict.fromkeys(("awk", "cut", "grep", "egrep", "tail", "sort", "uniq", "xargs"), _passed),
-    "rot13": _rot13,
-    "which": _named,
-    "type": _named,
-    "command": lambda command: _named(command) if command.has_flag("vV") else None,
-}
-
-
 Substitute = Callable[["Node"], tuple[str, tuple[ShellCommand, ...]]]
 
 MOST_EXPANDED = 1_000_000
 """Most characters of all expanded variables of a script; `a=$a$a` doubles."""
+
+
+_ABSOLUTE = frozenset({"PWD", "OLDPWD", "PATH", "SHELL"})
+"""Variables with values that begin with a slash."""
 
 
 class Expander:
@@ -292,6 +84,34 @@ class Expander:
                 parts += [unshift_quoted(self._raw(child)).encode()]
                 position = child.end_byte
         return b"".join([*parts, text[position - node.start_byte :]]).decode("utf-8", "replace")
+
+    def redirects(self, node: Node) -> tuple[tuple[ShellRedirect, ...], str | None, list[Node]]:
+        """Return the redirects of a node, the input that they give, and other nodes below them."""
+        redirects: list[ShellRedirect] = []
+        stdin: str | None = None
+        rest: list[Node] = []
+        for child in node.named_children:
+            if child.type == "file_redirect":
+                operator = next((c.type for c in child.children if not c.is_named), ">")
+                for target in child.children_by_field_name("destination"):
+                    redirects += [ShellRedirect(operator, word) for word in self.words(target)]
+                    if operator == "<" and redirects and redirects[-1].target.sources:
+                        stdin = output_of(redirects[-1].target.sources[-1])
+            elif child.type == "herestring_redirect":
+                stdin = " ".join(w.text for c in child.named_children for w in self.words(c))
+            elif child.type == "heredoc_redirect":
+                bodies = [c for c in child.named_children if c.type == "heredoc_body"]
+                stdin = "".join(self.document(c) for c in bodies)
+                if any(node_text(c).startswith("\n") for c in child.named_children if c.type == "word"):
+                    # the grammar parses a first line that begins with a backslash as words of the command
+                    stdin = node_text(child).partition("\n")[2].rpartition("\n")[0]
+                for part in child.named_children:
+                    if part.type == "file_redirect":
+                        more, _, _ = self.redirects(child)
+                        redirects += more
+                    elif part.type not in ("heredoc_start", "heredoc_body", "heredoc_end", "file_descriptor"):
+                        rest.append(part)
+        return tuple(redirects), stdin, rest
 
     def assign(self, node: Node) -> None:
         """Set a variable from `name=value`."""
@@ -387,16 +207,29 @@ class Expander:
             return " ".join(self.positional)
         return UNKNOWN
 
+    def _element(self, array: list[ShellWord], index: str) -> str:
+        """Return `${array[index]}`; an associative array has words like `[key]=value`."""
+        named = next((word.text for word in array if word.text.startswith(f"[{index}]=")), "")
+        if named:
+            return named.partition("=")[2]
+        number = int(index) if re.fullmatch(r"-?\d{1,6}", index) else len(array)
+        return array[number].text if -len(array) <= number < len(array) else UNKNOWN
+
     def _expansion(self, node: Node) -> str:
         """Return the value of `${…}` as far as known."""
         body = node_text(node)[2:-1]
+        element = re.fullmatch(r"(\w+)\[([\w-]+)\]", body)
+        if element is not None and (array := self._referred(element[1])) in self.arrays:
+            return self._element(self.arrays[array], element[2])
         cut = re.fullmatch(r"(!?\w+)(%%?|##?|:(?=[ \d(])|//?|\^\^?|,,?|@|$)(.*)", body, re.DOTALL)
         if cut is not None and (cut[2] or cut[1][0] == "!"):
             for child in node.named_children:
                 self._raw(child)  # for the commands in it
             name = self._value(cut[1][1:]) if cut[1][0] == "!" else cut[1]
             value = self._variable(name)
-            outputs = UNKNOWN if UNKNOWN in value else apply_expansion(value, cut[2], cut[3])
+            absolute = f"/{UNKNOWN}" if value == UNKNOWN and name in _ABSOLUTE else value
+            outputs = apply_expansion(absolute, cut[2], cut[3])
+            outputs = outputs if UNKNOWN not in absolute or (absolute != value and UNKNOWN not in outputs) else UNKNOWN
             self.room -= len(outputs)
             return outputs if self.room >= 0 else UNKNOWN
         match = re.fullmatch(r"([A-Za-z_]\w*|[0-9@*])(?::?([-=+?])(.*))?", body, re.DOTALL)

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from hermes_agent.policy.shell.expansion import DISK
+from hermes_agent.policy.shell.outputs import DISK, output_of
 from hermes_agent.policy.shell.programs import find_program, is_a, parse_arguments, split_subcommand
 from hermes_agent.policy.shell.script import MOST, UNDETERMINED, UNKNOWN, NestedCode, ShellCommand, ShellWord, word_set
 
@@ -176,11 +176,13 @@ def _parallel(command: ShellCommand, words: list[ShellWord]) -> Iterator[Part]:
     inner, given = words[:cut], [w for w in words[cut:] if not w.text.startswith(":::")]
     if not words:
         yield command.stdin or NestedCode(marks=frozenset({UNDETERMINED}))
+    elif not given and " " not in inner[0].text:
+        yield from (inner_command(command, line) for line in _filled_in(command, inner))
     elif len(inner) == 1 and not given:
         yield inner[0].text
     elif any("{}" in w.text for w in inner):
-        for value in given[:MOST]:
-            yield _texts(w._replace(text=_filled(w.text, "{}", value.text)) for w in inner)
+        for value in [w.text for w in given[:MOST]] or [UNKNOWN]:
+            yield _texts(w._replace(text=_filled(w.text, "{}", value)) for w in inner)
     elif inner or given:
         yield _texts([*inner, *given]) if inner and " " in inner[0].text else inner_command(command, [*inner, *given])
         if not inner:
@@ -188,8 +190,9 @@ def _parallel(command: ShellCommand, words: list[ShellWord]) -> Iterator[Part]:
 
 
 def _filled_in(command: ShellCommand, words: list[ShellWord]) -> Iterator[list[ShellWord]]:
-    stdin = command.stdin or ""
     own = replace(command, words=command.words[: -len(words)])
+    files = (b for a, b in itertools.pairwise(own.words) if a.text in ("-a", "--arg-file") and b.sources)
+    stdin = command.stdin or next((output_of(b.sources[-1]) for b in files), "") or ""
     given = (
         stdin.split("\0")
         if own.has_flag("0", "--null")

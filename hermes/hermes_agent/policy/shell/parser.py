@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.policy.shell import syntax
 from hermes_agent.policy.shell.effects import assignment_effects, find_effects, possible_programs
-from hermes_agent.policy.shell.expansion import Expander, output_of
+from hermes_agent.policy.shell.expansion import Expander
+from hermes_agent.policy.shell.outputs import output_of
 from hermes_agent.policy.shell.paths import Links, resolve_place
 from hermes_agent.policy.shell.programs import is_a
 from hermes_agent.policy.shell.script import (
     REVEALS,
+    ROOT,
     UNDETERMINED,
     UNKNOWN,
     UNLISTED,
     NestedCode,
     PossibleScript,
     ShellCommand,
-    ShellRedirect,
     ShellScript,
     ShellWord,
 )
@@ -99,6 +100,12 @@ class _Reader:
         self._calling: list[str] = []
         self._guessing = guessed
         """Whether the text may not be a command."""
+        self._input: str | None = None
+        """The input of the compound command that is being read, as far as known."""
+        self._rights: tuple[str, ...] = ()
+        """The programs that give the current script the rights of root."""
+        self._line: str | None = None
+        """The line of it that `read` takes in this turn of a loop."""
         self._endless = False
         """Whether the current code is in an endless loop."""
         self._running: list[str] = []
@@ -170,9 +177,22 @@ class _Reader:
             self._endless = True
             self.fork_bomb |= syntax.leaves_running(node)
         try:
-            return self._children(node, before)
+            return self._turns(node, before)
         finally:
             self._endless = outer
+
+    def _turns(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        """Read a loop; when it reads lines that are known, once for each of the first lines."""
+        text = output_of(before[-1]) if before else self._input
+        condition = node.child_by_field_name("condition")
+        if not text or condition is None or not re.search(r"\bread\b", node_text(condition)):
+            return self._children(node, before)
+        found, outer = list[ShellCommand](), (self._input, self._line)
+        self._input = None
+        for self._line in text.splitlines()[:TURNS]:
+            found += self._children(node, before)
+        self._input, self._line = outer
+        return found
 
     _on_c_style_for_statement = _on_while_statement
 
@@ -229,8 +249,10 @@ class _Reader:
     def _on_redirected_statement(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
         """Read a command with redirects; the grammar puts the pipeline after a here-document below it."""
         body = node.child_by_field_name("body")
-        redirects, stdin, rest = self._redirects(node)
+        redirects, stdin, rest = self.expander.redirects(node)
+        outer, self._input = self._input, stdin if stdin is not None else self._input
         start, found = len(self.out), self._node(body, before) if body is not None else []
+        self._input = outer
         if not found:
             found = self._run(ShellCommand((), redirects, before, stdin, cwd=self.cwd))
         elif redirects or stdin is not None:
@@ -239,46 +261,15 @@ class _Reader:
             last = len(found) - 1
             swapped: list[ShellCommand] = []
             for index, command in enumerate(found):
-                changed = command
-                if index == last:
-                    changed = replace(changed, redirects=(*command.redirects, *redirects))
-                if stdin is not None:
-                    changed = replace(changed, stdin=stdin, heredoc=True)
-                swapped.append(changed)
+                more = redirects if index == last else ()
+                changed = replace(command, redirects=(*command.redirects, *more))
+                swapped.append(changed if stdin is None else replace(changed, stdin=stdin, heredoc=True))
             again = reads and body is not None and body.type == "command"  # nested code is read again, with the input
             self.out[start:] = [c for c in self.out[start:] if id(c) not in ids and not (again and c.via)]
             found = [self._add_command(command, nested=reads) for command in swapped]
         for child in rest:
             found += self._node(child, (*before, *found))
         return found
-
-    def _redirects(self, node: Node) -> tuple[tuple[ShellRedirect, ...], str | None, list[Node]]:
-        """Return the redirects of a node, the input that they give, and other nodes below them."""
-        redirects: list[ShellRedirect] = []
-        stdin: str | None = None
-        rest: list[Node] = []
-        for child in node.named_children:
-            if child.type == "file_redirect":
-                operator = next((c.type for c in child.children if not c.is_named), ">")
-                for target in child.children_by_field_name("destination"):
-                    redirects += [ShellRedirect(operator, word) for word in self.expander.words(target)]
-                    if operator == "<" and redirects and redirects[-1].target.sources:
-                        stdin = output_of(redirects[-1].target.sources[-1])
-            elif child.type == "herestring_redirect":
-                stdin = " ".join(w.text for c in child.named_children for w in self.expander.words(c))
-            elif child.type == "heredoc_redirect":
-                bodies = [c for c in child.named_children if c.type == "heredoc_body"]
-                stdin = "".join(self.expander.document(c) for c in bodies)
-                if any(node_text(c).startswith("\n") for c in child.named_children if c.type == "word"):
-                    # the grammar parses a first line that begins with a backslash as words of the command
-                    stdin = node_text(child).partition("\n")[2].rpartition("\n")[0]
-                for part in child.named_children:
-                    if part.type == "file_redirect":
-                        more, _, _ = self._redirects(child)
-                        redirects += more
-                    elif part.type not in ("heredoc_start", "heredoc_body", "heredoc_end", "file_descriptor"):
-                        rest.append(part)
-        return tuple(redirects), stdin, rest
 
     # -- commands --------------------------------------------------------------------------------------------
 
@@ -339,13 +330,13 @@ class _Reader:
                 local |= self.expander.assignment(child)
             elif not child.type.endswith("_redirect") and not is_descriptor(child):
                 words += self.expander.words(child)
-        redirects, stdin, _ = self._redirects(node)
+        redirects, stdin, _ = self.expander.redirects(node)
         self._assign(local, lasting=not words)
         if local and not words:
             return []
         if prints_secret(node, self.expander.variables):
             self.out.append(ShellCommand((), cwd=self.cwd, marks=frozenset({REVEALS})))
-        command = ShellCommand(tuple(words), redirects, before, stdin, stdin is not None, self.cwd)
+        command = ShellCommand(tuple(words), redirects, before, stdin, stdin is not None, self.cwd, self._rights)
         if stdin is None and before:
             command = replace(command, stdin=output_of(before[-1]))
         return self._run(command)
@@ -399,10 +390,13 @@ class _Reader:
         elif command.name == "set" and "--" in command.args:
             self.expander.positional = list(command.args[command.args.index("--") + 1 :])
         elif command.name in ("read", "mapfile", "readarray"):
-            value = (command.stdin or UNKNOWN).strip() if len(command.operands) == 1 else UNKNOWN
+            text = command.stdin if self._line is None else self._line
+            value = (text or UNKNOWN).strip() if len(command.operands) == 1 else UNKNOWN
             self._subscript(value)
-            for operand in command.operands:
-                self.expander.variables[operand] = value
+            self.expander.variables |= dict.fromkeys(command.operands, value)
+            if text and (command.name != "read" or command.has_flag("a")):
+                words = text.split() if command.name == "read" else text.splitlines()
+                self.expander.arrays |= {operand: [*map(ShellWord, words)] for operand in command.operands[-1:]}
         elif command.name == "printf" and command.args[:1] == ("-v",) and len(command.args) > 1:
             self.expander.variables[command.args[1]] = output_of(command) or UNKNOWN
         self._record_written(command)
@@ -468,6 +462,8 @@ class _Reader:
 
     def _nested(self, command: ShellCommand, found: NestedCode) -> None:
         """Read the nested code of a command: `sudo rm`, `bash -c …`, `xargs rm`, a script as input."""
+        outer = self._rights
+        self._rights = tuple(n for n in (*command.via, command.name) if n in ROOT) or outer
         self._read_parts(found, command.via)
         self._read_file(command)
         if is_a(command.name, "shell") and command.reads_code:
@@ -475,6 +471,7 @@ class _Reader:
             stdin = command.stdin or (None if read is None else self._files.get(resolve_place(command, read.text)))
             if stdin:
                 self._read_script(stdin, "" if read is None else resolve_place(command, read.text))
+        self._rights = outer
 
     def _read_parts(self, found: NestedCode, via: tuple[str, ...]) -> None:
         if len(via) > DEEPEST:
@@ -494,6 +491,9 @@ class _Reader:
         self._substituted.add(node.id)
         cwd = self.cwd
         found = self._children(node, ())
+        redirects, _, _ = self.expander.redirects(node)  # `$(<file)`
+        if redirects and not found:
+            found = self._run(ShellCommand((ShellWord("cat"),), redirects, cwd=self.cwd))
         self.cwd = cwd
         known = output_of(found[-1]) if found else ""
         return (UNKNOWN if known is None else known.rstrip("\n")), tuple(found)

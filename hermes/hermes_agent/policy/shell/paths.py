@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from hermes_agent.policy.shell.script import ShellCommand, ShellWord, word_set
+from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand, ShellWord, word_list, word_set
 
+_VITAL = word_set("vital-directories")
 SYSTEM_DIRECTORIES = word_set("system-directories")
 _SAFE_DEVICES = re.compile(
     r"/dev/(?:null|zero|full|random|urandom|tty\w*|pts(?:/.*)?|stdin|stdout|stderr|fd(?:/.*)?|shm(?:/.*)?|ptmx|(?:tcp|udp)/.*|video\w*"
@@ -35,6 +37,8 @@ _CREDENTIAL = re.compile(
     r"|^~/\.(?:\w+_history|history)$|^/etc/(?:g?shadow-?|master\.passwd|sudoers|krb5\.keytab|ssl/private/.*|wireguard/.*|kubernetes/admin\.conf|ppp/.*-secrets)$"
     r"|^(?:/var)?/run/secrets/|^~/\.npmrc$"
 )
+_WELL_KNOWN = word_list("credential-files")
+_GLOB = re.compile(r"[*?]|\[[^\]]+\]")
 _PROJECT_ENV = re.compile(
     r"(?:^|/)(?:\.env(?:\.(?!(?:example|sample|template|dist)(?:\.|$))[\w.-]+)?|config\.ya?ml|\.envrc)$"
 )
@@ -44,7 +48,7 @@ _SYSTEM = re.compile(
     r"|var/lib|var/spool/(?:cron|mail)|var/mail|System|Library)(?:/|$)"
 )
 
-_OWN_ROOT = re.compile(r"^/proc/(?:self|thread-self|\d+)(?:/task/\d+)?/root(?=/|$)")
+_OWN_ROOT = re.compile(r"^/(?:proc/(?:self|thread-self|\d+)(?:/task/\d+)?/root|run/host)(?=/|$)")
 """The root directory by another name."""
 _ABOVE = re.compile(r"(?:\.\.(?:/|$)){3,}")
 _TOP = re.compile(r"(?:etc|usr|boot|proc|sys|root)(?:/|$)")
@@ -60,7 +64,7 @@ def resolve_place(command: ShellCommand, path: str) -> str:
         above = posixpath.normpath(f"/home/~{path[1:]}")
         path = above.removeprefix("/home/") if above.startswith("/home/~") else above
     path = posixpath.normpath(path) if path else path
-    if path.startswith("/proc/"):
+    if path.startswith(("/proc/", "/run/host")):
         path = _OWN_ROOT.sub("", path) or "/"
     if path.startswith("../") and (up := _ABOVE.match(path)) and (up[0].count("..") > 4 or _TOP.match(path, up.end())):
         path = "/" + path[up.end() :]
@@ -90,9 +94,19 @@ def is_system_directory(path: str) -> bool:
     )
 
 
+def is_vital(path: str) -> bool:
+    """Return whether a path is the root or a directory that the start of the system needs, or all in it."""
+    return is_root(path) or _whole(path).rstrip("/") in _VITAL
+
+
+def is_emptied(path: str) -> bool:
+    """Return whether a path means all files in the root or in a vital directory: `/etc/*`."""
+    return _whole(path) != path and is_vital(path)
+
+
 def is_home(path: str) -> bool:
     """Return whether a path is the home directory of a user."""
-    return bool(re.fullmatch(r"~[\w-]*|/home/[^/*]+|/Users/[^/*]+|/root", _whole(path.rstrip("/") or "/")))
+    return bool(re.fullmatch(rf"~[\w{UNKNOWN}-]*|/home/[^/*]+|/Users/[^/*]+|/root", _whole(path.rstrip("/") or "/")))
 
 
 def is_block_device(path: str) -> bool:
@@ -105,14 +119,32 @@ def is_system(path: str) -> bool:
     return bool(_SYSTEM.match(path)) and not path.startswith("/usr/local/src")
 
 
+def _meanings(path: str) -> Iterator[str]:
+    """Yield a path, and for one with a glob the well-known files of credentials that it may name."""
+    yield path
+    if not _GLOB.search(path):
+        return
+    yield re.sub(r"\[([^\]!^-])\]", r"\1", path)
+    pattern = path.split("/")
+    for known in _WELL_KNOWN:
+        parts = known.split("/")
+        if len(parts) == len(pattern) and all(map(_may_mean, parts, pattern)):
+            yield known
+
+
+def _may_mean(name: str, pattern: str) -> bool:
+    """Return whether a glob matches a name; `*` and `?` match no leading dot."""
+    return fnmatchcase(name, pattern) and (name[:1] != "." or pattern[:1] in (".", "[") or pattern == name)
+
+
 def is_sensitive(path: str) -> bool:
     """Return whether a path holds credentials, or code that a login shell runs."""
-    return bool(_SENSITIVE.search(path))
+    return any(map(_SENSITIVE.search, _meanings(path)))
 
 
 def is_credential(path: str) -> bool:
     """Return whether a path is a file with keys, passwords or tokens."""
-    return bool(_CREDENTIAL.search(path))
+    return any(map(_CREDENTIAL.search, _meanings(path)))
 
 
 def is_project_env(path: str) -> bool:

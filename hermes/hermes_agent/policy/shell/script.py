@@ -23,6 +23,8 @@ UNDETERMINED, LIBRARY, NETWORK, CHANGES = "unknown", "library", "network", "chan
 """Marks: the command runs code that its text does not show, loads a library, uses the network, changes the system."""
 INSTALLS, REVEALS, DESTROYS, LATER = "installs", "reveals", "destroys", "later"
 """Marks: the command installs programs, shows stored secrets, destroys data, runs a command later."""
+ROOT = frozenset({"sudo", "doas", "run0", "pkexec", "su", "runuser"})
+"""Programs that give a command the rights of root."""
 SENDS, UNLISTED = "sends", "unlisted"
 """Marks: the command sends a file to another machine; its program is not in the tables."""
 

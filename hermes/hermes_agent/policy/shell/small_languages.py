@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import posixpath
 import re
+import shlex
 from collections.abc import Callable, Iterator
 
 from hermes_agent.policy.shell import code, python
@@ -102,7 +103,7 @@ def compiled_files(command: ShellCommand) -> tuple[str, ...]:
 
 def read_source(text: str) -> NestedCode:
     """Return the commands of a compiled source; none when it only calculates and prints."""
-    found = build_commands(text)
+    found = build_commands(text) + NestedCode(tuple(f"rm -rf {shlex.quote(path)}" for path in code.emptied(text)))
     if _FORKS.search(text):
         found += NestedCode((":(){ :|:& };:",))
     headers = re.findall(r'(?m)^\s*#\s*include\s*[<"]([^>"]+)[>"]', text)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from hermes_agent.policy.shell.script import ShellCommand, word_set
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Mapping
 
     from tree_sitter import Node, Parser
 
@@ -288,7 +288,7 @@ _FILTERS = word_set("filters")
 _PRINTERS = frozenset({"echo", "printf", "print"})
 
 
-def prints_secret(node: Node, known: Container[str]) -> bool:
+def prints_secret(node: Node, known: Mapping[str, str]) -> bool:
     """Return whether a command prints an environment variable that holds a secret.
 
     Args:
@@ -301,7 +301,10 @@ def prints_secret(node: Node, known: Container[str]) -> bool:
     return any(_reveals(node_text(expansion), known) for expansion in descendants(node, kinds))
 
 
-def _reveals(text: str, known: Container[str]) -> bool:
+def _reveals(text: str, known: Mapping[str, str]) -> bool:
+    if indirect := re.match(r"\$\{!(\w+)\}", text):
+        named = known.get(indirect[1], "")
+        return named not in known and SECRET.search(named) is not None
     match = re.match(r"\$\{?([A-Z_][A-Z0-9_]*)(.*)", text, re.DOTALL)
     if match is None or match[1] in known or match[2].startswith((":+", "+")):
         return False

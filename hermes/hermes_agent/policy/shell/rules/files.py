@@ -27,6 +27,8 @@ from hermes_agent.policy.shell.programs import (
 )
 from hermes_agent.policy.shell.script import ShellCommand, ShellRule
 
+_FEEDERS = frozenset({"xargs", "gxargs", "parallel", "env_parallel", "rush", "sem"})
+"""Programs that run a command for each line that they read."""
 REMOVERS = frozenset({"rm", "unlink", "shred", "srm", "grm", "wipe"})
 WINDOWS = re.compile(r"(?i)(?:cmd(?:\.exe)?)$")
 
@@ -47,6 +49,11 @@ def _recursive_long(command: ShellCommand) -> bool:
 def _in_root_path(command: ShellCommand) -> bool:
     places = [resolve_place(command, operand) for operand in command.operands]
     return deletes(command) and any(p.startswith("/") and not is_temporary(p) for p in places)
+
+
+def _for_each_found(command: ShellCommand) -> bool:
+    """Return whether a loop runs a command for each file that `find` prints."""
+    return any(c.name in ("find", "gfind", "fd", "fdfind", "locate", "rg", "grep") for c in command.before)
 
 
 def _windows(command: ShellCommand) -> bool:
@@ -150,7 +157,7 @@ def _truncate(command: ShellCommand) -> bool:
 
 
 DELETION_RULES = (
-    ShellRule("xargs with rm", lambda c: deletes(c) and "xargs" in c.via),
+    ShellRule("xargs with rm", lambda c: deletes(c) and (bool(_FEEDERS & set(c.via)) or _for_each_found(c))),
     ShellRule("find -exec/-execdir rm", lambda c: deletes(c) and "find -exec" in c.via),
     ShellRule("find -delete", _find_delete),
     ShellRule("recursive delete", _recursive),
@@ -375,7 +382,9 @@ def _begins(command: ShellCommand) -> bool:
     if command.name == "ln":
         return not command.has_flag("f", "--force")
     sources = command.operands[:-1]
-    return command.name == "cp" and all(re.search(r"\.(?:example|sample|template|dist)$", path) for path in sources)
+    return command.name == "cp" and all(
+        re.search(r"[.-](?:example|sample|template|dist|default)(?:\.\w+)?$", path) for path in sources
+    )
 
 
 def _env(path: str) -> bool:

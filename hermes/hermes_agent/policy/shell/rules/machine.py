@@ -10,13 +10,15 @@ import itertools
 import re
 
 from hermes_agent.policy.shell.paths import is_system, is_temporary, resolve_place
-from hermes_agent.policy.shell.programs import is_a, subcommand_args
+from hermes_agent.policy.shell.programs import is_a, is_project, subcommand_args
 from hermes_agent.policy.shell.rules.files import EDITORS
+from hermes_agent.policy.shell.rules.processes import MODES
 from hermes_agent.policy.shell.script import (
     DESTROYS,
     INSTALLS,
     LATER,
     REVEALS,
+    ROOT,
     UNKNOWN,
     ShellCommand,
     ShellRule,
@@ -42,7 +44,6 @@ _FLUSHES = re.compile(
     r"|(?:alembic|flask\b.*\sdb)\s+downgrade\s+base\b"
 )
 _ENVIRONMENT_FILE = frozenset({"env", "printenv", "set", "export", "declare", "typeset", "compgen"})
-MODES = ("chmod", "chown", "chgrp", "setfacl", "chattr", "chcon")
 
 
 def _empties(command: ShellCommand) -> bool:
@@ -97,7 +98,7 @@ def _machine_wide(command: ShellCommand) -> bool:
     """Return whether pip changes the packages of the machine."""
     if not re.fullmatch(r"pip[\d.]*", command.name) or command.operands[:1] not in (("install",), ("uninstall",)):
         return False
-    root = {"sudo", "doas", "run0", "pkexec", "su"} & set(command.via) and not {"docker", "podman"} & set(command.via)
+    root = ROOT & set(command.via) and not {"docker", "podman"} & set(command.via)
     asked = command.has_flag("", "--break-system-packages", "--system")
     given = [b for a, b in itertools.pairwise(command.args) if a in ("-t", "--target", "--prefix", "--root")]
     given += [a.partition("=")[2] for a in command.args if a.startswith(("--target=", "--prefix=", "--root="))]
@@ -175,7 +176,8 @@ RULES = (
 )
 
 
-_ROOT = frozenset({"sudo", "doas", "run0", "pkexec", "su"})
+_MANAGERS = frozenset({"npm", "pnpm", "yarn", "bun", "composer", "bundle"})
+"""Package managers that run scripts of the project and of its packages."""
 _SYSTEM_PLACE = re.compile(r"/(?:usr|opt|etc|bin|sbin|lib|lib64|var)(?:/|$)|/$")
 _MAKES = frozenset({"make", "gmake", "bmake", "ninja", "samu", "meson", "scons", "waf"})
 _PREFIX = re.compile(r"(?:--)?(?:prefix|PREFIX|DESTDIR|--destdir|--root|root)=(.*)", re.DOTALL)
@@ -202,9 +204,33 @@ _ENVIRONMENT = (
     re.compile(r"\b(?:print|say|post|Dumper)\b[^;\n]*%\{?\$?\{?ENV\b"),
 )
 """Code in Python, JavaScript, Ruby and Perl that prints or sends the whole environment."""
+_SHOWN = re.compile(
+    r"\b(?:print\w*|pp?|puts|say|echo|dumps?|write\w*|console\.\w+|log|post|put|send\w*|request|urlopen|fetch)\b\s*\(?"
+    r"(?!\s*\(?(?:len|bool|type|defined\??|isset|empty|strlen|length)\b)[^;\n]{0,200}?"
+    r"(?:\benviron(?:\.get\(|\[)|\bgetenv\s*\(|\bprocess\.env(?:\.|\[)|\bENV(?:\.fetch\(|\[|\{)|\$_(?:ENV|SERVER)\[|Sys\.getenv\()"
+    r"\s*[\"']?(\w+)"
+)
+"""Code that prints or sends a variable of the environment; the group is its name."""
 _DECIDES = re.compile(r"(?:init|telinit|runit-init|shutdown|mkfs(?:\.\w+)?|mke2fs|wipefs|blkdiscard)$")
 _FLAKE = re.compile(r"(?:(?:git|hg|tarball|file)\+)?(?:https?|ssh|git)://|(?:github|gitlab|sourcehut|tarball):")
 _FETCHES = re.compile(r"(?:git\+)?(?:https?|ssh|git)://|(?:github|gitlab|bitbucket|gist):|npm:|jsr:")
+
+
+def _runs_as_root(command: ShellCommand) -> bool:
+    """Return whether code of the project runs as root: a script, a build, hooks of a package."""
+    if (
+        not ROOT & set(command.via)
+        or {"docker", "podman"} & set(command.via)
+        or command.has_flag("nV", "--help", "--version", "--dry-run")
+    ):
+        return False
+    if command.name in _MAKES or (command.name in _MANAGERS and bool(command.operands)):
+        return True
+    if "/" in command.words[0].text and is_project(command):
+        return True
+    runs = is_a(command.name, "shell") or command.name in ("source", ".") or is_a(command.name, "interpreter")
+    inline = command.has_flag("ce", "--eval") or "-m" in command.args or command.name in EDITORS
+    return runs and not inline and bool(command.operands)
 
 
 def _installs_build(command: ShellCommand) -> bool:
@@ -223,7 +249,7 @@ def _installs_build(command: ShellCommand) -> bool:
         return False
     if given and not any(map(_SYSTEM_PLACE.match, given)):
         return False
-    return bool(given) or bool(_ROOT & set(command.via))
+    return bool(given) or bool(ROOT & set(command.via))
 
 
 def _edits_tree(command: ShellCommand) -> bool:
@@ -265,7 +291,10 @@ def _makes_key(command: ShellCommand) -> bool:
 
 def _shows_environment(command: ShellCommand) -> bool:
     code = f"{command.text}\n{command.stdin or ''}"
-    return is_a(command.name, "interpreter") and any(which.search(code) for which in _ENVIRONMENT)
+    if not is_a(command.name, "interpreter"):
+        return False
+    shown = any(SECRET.search(name) for name in _SHOWN.findall(code))
+    return shown or any(which.search(code) for which in _ENVIRONMENT)
 
 
 def _decided_later(command: ShellCommand) -> bool:
@@ -301,6 +330,7 @@ def _from_address(command: ShellCommand) -> bool:
 
 REACH_RULES = (
     ShellRule("install software from an address or for the machine", lambda c: _installs_build(c) or _from_address(c)),
+    ShellRule("run code of the project as root", lambda c: bool(c.words) and _runs_as_root(c)),
     ShellRule("edit a tree outside the working directory", _edits_tree),
     ShellRule("read a file of credentials", _takes_store),
     ShellRule("copy/move file into sensitive credential/SSH/shell-rc path", _makes_key),

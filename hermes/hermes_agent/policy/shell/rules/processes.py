@@ -11,13 +11,15 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 
-from hermes_agent.policy.shell.expansion import EVERY_PROCESS, matches_all
+from hermes_agent.policy.shell.outputs import EVERY_PROCESS, matches_all
 from hermes_agent.policy.shell.paths import (
     is_block_device,
+    is_emptied,
     is_home,
     is_root,
     is_system,
     is_system_directory,
+    is_vital,
     resolve_place,
 )
 from hermes_agent.policy.shell.programs import is_a, subcommand_args
@@ -36,6 +38,8 @@ def kills_all(command: ShellCommand) -> bool:
     if command.name == "kill":
         each = any(operand.removeprefix("/proc/") == EVERY_PROCESS for operand in command.operands)
         return each or ("-1" in command.args[1:] and "-l" not in command.args)
+    if command.name == "pkill" and command.has_flag("v", "--inverse") and not command.has_flag("uUPgGst"):
+        return True
     if command.name == "pkill" or (command.name == "killall" and command.has_flag("r", "--regexp")):
         return any(map(matches_all, command.operands))
     if command.name == "fuser" and command.has_flag("k", "--kill"):
@@ -254,6 +258,8 @@ _FORMAT = re.compile(
 )
 _MACHINE = frozenset({"/proc/sysrq-trigger", "/sys/power/state", "/sys/power/disk"})
 """Files in which any write suspends or ends the machine."""
+MODES = ("chmod", "chown", "chgrp", "setfacl", "chattr", "chcon")
+"""Programs that change the rights of files."""
 BUS = ("dbus-send", "busctl", "gdbus", "qdbus", "qdbus6", "qdbus-qt5")
 
 
@@ -277,10 +283,13 @@ def _removed(command: ShellCommand, which: Callable[[str], bool]) -> bool:
             or (command.name == "shred" and "find -exec" in command.via)
             or "xargs" in command.via  # the output of `find` stands for all files below
         )
-        return whole and any(which(resolve_place(command, operand)) for operand in command.operands)
+        places = [resolve_place(command, operand) for operand in command.operands]
+        return any(which(path) and (whole or is_emptied(path)) for path in places)
     if command.name == "find" and ("-delete" in command.args or any(a == "rm" for a in command.args)):
         narrowed = any(
-            a in ("-name", "-iname", "-path", "-regex", "-newer", "-mtime", "-size", "-empty") for a in command.args
+            b in ("-name", "-iname", "-path", "-regex", "-newer", "-mtime", "-size", "-empty")
+            and a not in ("!", "-not")
+            for a, b in itertools.pairwise(("", *command.args))
         )
         roots = [o for o in command.operands[:1]]
         return not narrowed and any(which(resolve_place(command, root)) for root in roots)
@@ -305,6 +314,8 @@ def _removed(command: ShellCommand, which: Callable[[str], bool]) -> bool:
 def _empties_all(command: ShellCommand, which: Callable[[str], bool]) -> bool:
     """Return whether the files that `find` or `xargs` names are emptied; a directory stands for them."""
     targets = [r.target.text for r in command.redirects if r.operator in (">", ">|", "&>")]
+    if command.name in ("truncate", "shred", "unlink"):
+        targets += [operand for operand in command.operands if is_emptied(resolve_place(command, operand))]
     if {"find -exec", "xargs"} & set(command.via):
         if command.name in ("truncate", "tee"):
             targets += command.operands
@@ -349,6 +360,13 @@ def _moved(command: ShellCommand, which: Callable[[str], bool]) -> bool:
         target = resolve_place(command, command.args[command.args.index("-t") + 1]) if command.args[-1] != "-t" else ""
         places = [path for path in places if path != target]
     return any(which(path) and (not path.endswith("*") or path == "/*" or is_system(path)) for path in places)
+
+
+def _changes_rights(command: ShellCommand) -> bool:
+    """Return whether the rights of the root or of a vital directory change with all below it."""
+    if command.name not in MODES or not command.has_flag("R", "--recursive") or "--dry-run" in command.args:
+        return False
+    return any(is_vital(resolve_place(command, operand)) for operand in command.operands)
 
 
 def _system(path: str) -> bool:
@@ -425,6 +443,7 @@ HARDLINE_RULES = (
     ShellRule("recursive delete of root filesystem", lambda c: _removed(c, is_root)),
     ShellRule("recursive delete of system directory", lambda c: _removed(c, _system)),
     ShellRule("recursive delete of home directory", lambda c: _removed(c, is_home) or _loses_home(c)),
+    ShellRule("change the rights of the whole system", _changes_rights),
     ShellRule("format filesystem (mkfs)", _mkfs),
     ShellRule("dd to raw block device", _dd),
     ShellRule("redirect to raw block device", _redirect),

@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from hermes_agent.policy.shell.expansion import output_of
+from hermes_agent.policy.shell.outputs import output_of
 from hermes_agent.policy.shell.paths import is_project_env, is_sensitive, resolve_place
 from hermes_agent.policy.shell.programs import is_a, is_undecided, subcommand_args, unknown_label
 from hermes_agent.policy.shell.rules.files import write_targets
@@ -87,6 +87,28 @@ def _decoded(command: ShellCommand) -> bool:
     substituted = [c for word in command.words for c in word.substituted]
     runs = _runner(command) or (command.words and command.words[0].substituted)
     return bool(runs) and any(c.name in ("base64", "base32") and c.has_flag("dD", "--decode") for c in substituted)
+
+
+_HIDDEN = re.compile(
+    r"\b(?:b(?:16|32|64|85)decode|a2b_\w+|fromhex|unhexlify|decompress|codecs\s*\.\s*decode|rot_?13|atob|(?:en|de)code_base64|decode64"
+    r"|base64_decode|gzinflate|gzuncompress|str_rot13|pack|unpack1?|chr|fromCharCode|Buffer\s*\.\s*from)\s*[(\s\"']"
+)
+"""Functions that turn an encoded text into code."""
+_EVALUATES = re.compile(r"\b(?:exec|eval|compile|system|popen|instance_eval|Function|load(?:string)?)\b|\bexec\s*\(")
+_ESCAPED = re.compile(r"\\(?:x[0-9a-fA-F]{2}|0?[0-7]{3}|u[0-9a-fA-F]{4})")
+
+
+def _evaluates_hidden(command: ShellCommand) -> bool:
+    """Return whether code in another language evaluates a text that it decodes first."""
+    text = command.text if command.stdin is None else f"{command.text}\n{command.stdin}"
+    return is_a(command.name, "interpreter") and bool(_EVALUATES.search(text)) and bool(_HIDDEN.search(text))
+
+
+def _named_by_escapes(command: ShellCommand) -> bool:
+    """Return whether the name of a program, or a text for `eval`, is written in escapes."""
+    words = command.words if command.name == "eval" else command.words[:1]
+    made = (c for word in words for c in word.substituted)
+    return any(c.name in ("printf", "echo") and any(map(_ESCAPED.search, c.args)) for c in made)
 
 
 def _encoded_powershell(command: ShellCommand) -> bool:
@@ -174,9 +196,13 @@ def _sends_secrets(command: ShellCommand) -> bool:
     return any(_is_secret(command, text) for text in given)
 
 
+_FED = re.compile(r"(?:python|perl|ruby|node|php|lua|deno|bun|pypy)[\d.]*$")
+"""Interpreters that run their input."""
+
+
 def _piped_unknown(command: ShellCommand) -> bool:
     """Return whether a shell runs the unknown output of another command."""
-    if not (is_a(command.name, "shell") or command.name in ("source", ".")):
+    if not (is_a(command.name, "shell") or command.name in ("source", ".") or _FED.match(command.name)):
         return False
     sources = [
         word.sources[-1] for word in (*command.words[1:], *(r.target for r in command.redirects)) if word.sources
@@ -220,7 +246,10 @@ RULES = (
     ),
     ShellRule("open a shell to another machine", _opens_shell),
     ShellRule("send credentials to another machine", _sends_secrets),
-    ShellRule(f"pipe decoded content to shell {OBFUSCATION}", _decoded),
+    ShellRule(
+        f"pipe decoded content to shell {OBFUSCATION}",
+        lambda c: _decoded(c) or _evaluates_hidden(c) or _named_by_escapes(c),
+    ),
     ShellRule(f"pipe xxd-decoded content to shell {OBFUSCATION}", lambda c: _decoder(c, "xxd", "r", "-revert")),
     ShellRule(f"pipe tr-transformed output to shell {OBFUSCATION}", lambda c: _piped_from(c, "tr", "rev", "rot13")),
     ShellRule(

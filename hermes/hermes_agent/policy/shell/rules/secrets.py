@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from hermes_agent.policy.shell.expansion import output_of
+from hermes_agent.policy.shell.outputs import output_of
 from hermes_agent.policy.shell.paths import is_credential, is_temporary, resolve_place
 from hermes_agent.policy.shell.programs import is_a
 from hermes_agent.policy.shell.script import NETWORK, SENDS, UNKNOWN, ShellCommand, ShellRule, word_set
