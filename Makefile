@@ -227,6 +227,8 @@ eval: $(VENV)/.dev $(BFCL)
 soak: $(VENV)/.dev
 	@HERMES_SOAK=$${HERMES_SOAK:-10000} $(BIN)/python -m pytest -q tests/unit/workspace/test_soak.py $(ARGS)
 
+SETTING_TYPES := hermes/hermes_agent/config/schema_types.pyi
+
 docs: $(VENV)/.dev
 	@$(BIN)/python docs/pictures.py
 	@cd tests && ../$(BIN)/python -m compat.surface --write
@@ -238,6 +240,8 @@ docs: $(VENV)/.dev
 	@$(BIN)/python tests/unit/console/test_output.py
 	@$(BIN)/python -m hermes_agent.config.reference > docs/reference/config.md.new
 	@mv docs/reference/config.md.new docs/reference/config.md
+	@$(BIN)/python -m hermes_agent.config.reference types > $(SETTING_TYPES).new
+	@mv $(SETTING_TYPES).new $(SETTING_TYPES)
 
 pictures: $(VENV)/.dev
 	@$(BIN)/python tests/e2e/pictured.py

@@ -13,6 +13,7 @@ from compat.guides import plugin
 from hermes_agent.app.main import main
 from hermes_agent.app.plugins.catalog_commands import UpdateReport
 from hermes_agent.app.plugins.updates import last_check, look_for_updates
+from hermes_agent.config.settings import Settings
 from hermes_agent.host.maintenance import FIRST_UPDATE_CHECK_S, UpdateWatch
 
 Capture = pytest.CaptureFixture[str]
@@ -81,7 +82,8 @@ async def looks(hours: float, last: float, until: float) -> list[float]:
     async def run(look: Any) -> None:
         look()
 
-    watch = UpdateWatch(lambda: at.append(now), lambda: at[-1], lambda key: hours, run, sleep=sleep, clock=lambda: now)
+    settings = Settings({"plugins": {"auto_update_check_hours": hours}})
+    watch = UpdateWatch(lambda: at.append(now), lambda: at[-1], lambda: settings, run, sleep=sleep, clock=lambda: now)
     await watch.start()
     await done.wait()
     await watch.drain(0)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from contracts.terminal_places import Place, systemd
+from hermes_agent.config.settings import Settings
 from hermes_agent.policy.network import HostTables, Mode
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.workspace.egress.networks import Networks
@@ -128,7 +129,7 @@ def test_8_a_server_of_a_session_is_reached_by_its_next_command_alone(mode: Mode
         "else: print('refused')\n"
     )
     work, bridge = os.environ["HERMES_TEST_EXEC_WORK"], Bridge()
-    networks = Networks(mode, HostTables({}.get), bridge)
+    networks = Networks(mode, HostTables(lambda: Settings({})), bridge)
     box = SystemdSandbox(os.environ["HERMES_TEST_EXEC_SOCKET"], work, networks)
 
     def started(session: str, code: str) -> subprocess.Popen[str]:
@@ -162,7 +163,7 @@ def test_9_with_a_broker_listed_hosts_alone_are_reached() -> None:
         "        print(host, s.recv(999).split()[1].decode())\n"
     )
     bridge = Bridge()
-    networks = Networks("hosts", HostTables({"network.hosts": ["127.0.0.1:*"]}.get), bridge)
+    networks = Networks("hosts", HostTables(lambda: Settings({"network": {"hosts": ["127.0.0.1:*"]}})), bridge)
     box = SystemdSandbox(os.environ["HERMES_TEST_EXEC_SOCKET"], os.environ["HERMES_TEST_EXEC_WORK"], networks)
     try:
         assert not box.problem and not box.offline

@@ -338,6 +338,6 @@ async def _fetch(url: str, what: str, max_bytes: int) -> bytes:
 
 def _private_is_allowed() -> bool:
     try:
-        return bool(load(hermes_home()).get("security.allow_private_urls"))
+        return load(hermes_home()).settings.security.allow_private_urls
     except ConfigError:  # with a broken config, nothing is allowed
         return False

@@ -258,7 +258,7 @@ class Options:
                 f"cannot write platforms.{self.name}: this home is managed by Nix",
                 hint="Use services.hermes-agent.settings for settings, and environmentFiles for secrets.",
             )
-        present = {**(load(hermes_home()).values.get("platforms", {}).get(self.name) or {}), **(self.seed() or {})}
+        present = {**(load(hermes_home()).settings.platforms.get(self.name) or {}), **(self.seed() or {})}
         for option in (item for item in self.options if item.ask and item.env):
             value = self._asked(option, present.get(option.key))
             if value is not None:

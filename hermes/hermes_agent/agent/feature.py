@@ -20,6 +20,7 @@ from hermes_agent.agent.subagents import DelegationSettings, Subagents
 from hermes_agent.agent.system_prompt import SystemPromptBuilder
 from hermes_agent.commands import CommandTable
 from hermes_agent.config import Config
+from hermes_agent.config.settings import Settings, section
 from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, DEFAULT_ENGINE
 from hermes_agent.contracts.kind import ProviderLookup
 from hermes_agent.contracts.tool import Registrar
@@ -48,7 +49,7 @@ class AgentDeps(NamedTuple):
     compression_settings: CompressionSettings
     config: Config
     dispatcher: Dispatcher
-    get: Callable[[str], Any]
+    settings: Callable[[], Settings]
     home: Path
     hooks: HookBus
     injected: InjectedMessages
@@ -82,9 +83,9 @@ class AgentParts(NamedTuple):
 
 def register(ctx: Registrar, deps: AgentDeps) -> AgentParts:
     """Register the session commands and return the agent."""
-    search = ToolSearch(deps.tools, SearchSettings.of(deps.config.get))
+    search = ToolSearch(deps.tools, SearchSettings.of(deps.config.settings))
     search.register_tools(ctx)
-    chosen = personalities.Personalities(deps.get)
+    chosen = personalities.Personalities(deps.settings)
     agent = Agent(
         settings=deps.agent_settings,
         choose_model=deps.choose_model,
@@ -112,9 +113,9 @@ def register(ctx: Registrar, deps: AgentDeps) -> AgentParts:
             before=deps.memory.before_compaction,
         ),
         memory=deps.memory,
-        titles=TitleWriter(deps.bridge, deps.side_answer, lambda: bool(deps.get("auxiliary.title_generation.enabled"))),
+        titles=TitleWriter(deps.bridge, deps.side_answer, lambda: deps.settings().auxiliary.title_generation.enabled),
         toolsets=deps.toolsets,
-        delegation=DelegationSettings(**deps.config.get("delegation")),
+        delegation=section(DelegationSettings, deps.config.settings.delegation),
         search=search,
         provenance=deps.provenance,
         discovered=deps.mcp.wait_discovered,
@@ -142,5 +143,5 @@ def select_context_engine(lookup: ProviderLookup, values: Callable[[], dict[str,
     engine, why = lookup.choose(CONTEXT_ENGINE.name, config)
     if engine is not None:
         return SelectedEngine(engine, engines.owner(engine.name) or "")
-    is_builtin = (config.get("context") or {}).get("engine") in (DEFAULT_ENGINE, "", None)
+    is_builtin = Settings(config).context.engine in (DEFAULT_ENGINE, "")
     return SelectedEngine(notice="" if is_builtin else f"{why}.")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.text import shorten
@@ -92,14 +93,14 @@ class LearningReview:
 
     def __init__(
         self,
-        get: Callable[[str], Any],
+        settings: Callable[[], Settings],
         bridge: Bridge,
         ledger: UsageLedger,
         proposals: Proposals,
         editor: Callable[[], SkillEditor],
         ask: Callable[[str, str, int], str],
     ) -> None:
-        self._get, self._bridge, self._ledger = get, bridge, ledger
+        self._settings, self._bridge, self._ledger = settings, bridge, ledger
         self._proposals, self._editor, self._ask = proposals, editor, ask
         self._running = threading.Lock()
 
@@ -148,7 +149,7 @@ class LearningReview:
         total = self._ledger.totals(day=date.today().isoformat()).tokens
         spent = self._ledger.totals_by("cause", days=1).get(TASK)
         used = 0 if spent is None else spent.tokens
-        return (used + tokens) * 100 <= (total + tokens) * float(self._get("learning.budget_pct"))
+        return (used + tokens) * 100 <= (total + tokens) * self._settings().learning.budget_pct
 
     def _propose(self, answer: Mapping[str, Any], session_id: str, principal: str) -> str:
         content = str(answer.get("content") or "").strip()
@@ -193,7 +194,7 @@ class ReviewDeps(NamedTuple):
     """Services of the review."""
 
     bridge: Bridge
-    get: Callable[[str], Any]
+    settings: Callable[[], Settings]
     hooks: HookBus
     ledger: UsageLedger
     proposals: Proposals
@@ -209,11 +210,13 @@ class ReviewServices(NamedTuple):
 
 def register(ctx: Registrar, deps: ReviewDeps) -> ReviewServices:
     """Listen to the end of turns while the config says so."""
-    review = LearningReview(deps.get, deps.bridge, deps.ledger, deps.proposals, deps.skill_editor, deps.side_answer)
+    review = LearningReview(
+        deps.settings, deps.bridge, deps.ledger, deps.proposals, deps.skill_editor, deps.side_answer
+    )
 
     def load() -> None:
         deps.hooks.remove_owner(OWNER)
-        if deps.get("learning.review"):
+        if deps.settings().learning.review:
             deps.hooks.add("post_llm_call", review.on_turn, OWNER)
 
     ctx.on_plugins_loaded(load)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hermes_agent.agent.agent import Agent
+from hermes_agent.config.settings import Settings
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.text import nearest_name
 from hermes_agent.tools import current_scope
@@ -64,16 +65,16 @@ class Personalities:
     """The personalities of a host, and which session has which.
 
     Args:
-        get: returns the value of a key of the config.
+        settings: returns the settings in effect.
     """
 
-    def __init__(self, get: Callable[[str], Any]) -> None:
-        self._get = get
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self._settings = settings
         self._chosen: LruDict[str, str] = LruDict(MAX_CHOICES)
 
     def known(self) -> dict[str, Personality]:
         """Return the personalities by name."""
-        return known_personalities(self._get("personalities"))
+        return known_personalities(self._settings().personalities)
 
     def find(self, name: str) -> Personality | None:
         """Return the personality of a name, in any case."""
@@ -87,7 +88,7 @@ class Personalities:
     def section(self, session_id: str) -> str:
         """Return the section of the prompt of a new session, or "" without one."""
         name = self._chosen.get(session_id)
-        return self.text(str(self._get("display.personality") or "") if name is None else name)
+        return self.text((self._settings().display.personality or "") if name is None else name)
 
     def text(self, name: str) -> str:
         """Return the section for a personality, or "" for none and for an unknown one."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.commands import HelpRow
+from hermes_agent.config.settings import Settings
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.system import processes
@@ -36,7 +37,7 @@ class QuickCommands:
 
     def find(self, name: str) -> Mapping[str, Any] | None:
         """Return the entry of a name, or None; `_` may stand for `-`."""
-        entries = self._values().get("quick_commands") or {}
+        entries = Settings(self._values()).quick_commands or {}
         found = entries.get(name) or entries.get(name.replace("_", "-"))
         return found if isinstance(found, Mapping) else None
 
@@ -48,7 +49,7 @@ class QuickCommands:
 
     def rows(self) -> list[HelpRow]:
         """Return the rows for help and completion."""
-        entries = self._values().get("quick_commands") or {}
+        entries = Settings(self._values()).quick_commands or {}
         return [
             HelpRow(name, "", str(entry.get("description") or entry.get("target") or entry.get("command") or ""))
             for name, entry in entries.items()

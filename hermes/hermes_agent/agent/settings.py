@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from hermes_agent.config.settings import Settings, section
 from hermes_agent.contracts.model_client import ModelClient
 from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.models.model_routes import RouteQuestion
@@ -50,9 +51,9 @@ class UsageLimits(NamedTuple):
         return self.unknown_price == REFUSE
 
 
-def read_limits(settings: Mapping[str, Any]) -> UsageLimits:
+def read_limits(settings: Settings) -> UsageLimits:
     """Return the limits of the config block `limits`."""
-    return UsageLimits(**{name: value or 0 for name, value in settings.items()})
+    return section(UsageLimits, settings.limits)
 
 
 class UsageCap(NamedTuple):

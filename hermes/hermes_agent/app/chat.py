@@ -88,14 +88,14 @@ def console_deps(host: Host) -> ConsoleDeps:
         home=host.home,
         directory=host.working_directory,
         ledger=host.ledger,
-        setting=host.config.get,
+        settings=host.settings,
         save_setting=save_setting,
         list_models=list_models,
         add_note=partial(host.service(MemoryManager).add_note, LOCAL),
         background=background,
-        busy_mode=host.config.get("display.busy_input_mode") if is_mode_written else "queue",
-        shows_reasoning=bool(host.config.get("display.show_reasoning")),
-        has_local_files=host.config.get("terminal.backend") in ("local", "bwrap", "systemd"),
+        busy_mode=host.config.settings.display.busy_input_mode if is_mode_written else "queue",
+        shows_reasoning=host.config.settings.display.show_reasoning,
+        has_local_files=host.config.settings.terminal.backend in ("local", "bwrap", "systemd"),
         questions=[
             StartQuestion(waiting.title, waiting.details, waiting.allow)
             for waiting in host.service(ShellHookLoader).questions()

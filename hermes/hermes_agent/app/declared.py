@@ -255,8 +255,8 @@ def _parts(host: Host, declaration: Declaration) -> Iterator[DeclaredFinding]:
             host.service(SchedulerFactory).make(gateway.send_text, gateway.attach)
 
     for make in (
-        lambda: read_settings(host.config, host.credentials),
-        lambda: read_routes(host.config, host.credentials),
+        lambda: read_settings(host.config.settings, host.credentials),
+        lambda: read_routes(host.config.settings, host.credentials),
         make_gateway,
         make_scheduler,
     ):

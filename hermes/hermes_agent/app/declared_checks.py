@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from hermes_agent.app.plugins.doctor import pip_dependencies
 from hermes_agent.config.effective import header_secrets
 from hermes_agent.config.schema import Node, child, render_path, variables, walk
+from hermes_agent.config.settings import plain
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redaction import Redactor
 from hermes_agent.core.secrecy import MASK, is_public_value, is_random, name_kind
@@ -185,22 +186,22 @@ def _lacking_key(selection: ModelSelection) -> str:
 
 
 def _servers(host: Host) -> Iterator[DeclaredFinding]:
-    for name, server in servers_of(host.config.get("mcp_servers")).items():
+    for name, server in servers_of(host.config.settings.mcp_servers).items():
         if server.enabled and server.command and not variables(server.command):
             yield from _program(f"mcp_servers.{name}.command", server.command)
 
 
 def _programs(host: Host) -> Iterator[DeclaredFinding]:
     """Yield the programs of command lines in the config that are not on the PATH."""
-    get = host.config.get
-    for kind in ("tts", "stt"):
-        for name, block in (get(f"{kind}.providers") or {}).items():
+    settings = host.config.settings
+    for kind, speech in (("tts", settings.tts), ("stt", settings.stt)):
+        for name, block in speech.providers.items():
             if isinstance(block, Mapping):
                 yield from _line(f"{kind}.providers.{name}.command", block.get("command"))
-    for name, block in (get("quick_commands") or {}).items():
+    for name, block in settings.quick_commands.items():
         if isinstance(block, Mapping) and block.get("type", "exec") == "exec":
             yield from _line(f"quick_commands.{name}.command", block.get("command"))
-    for event, entries in _hooks(get("hooks")):
+    for event, entries in _hooks(plain(settings.hooks)):
         for index, entry in enumerate(entries):
             if isinstance(entry, Mapping):
                 yield from _line(f"hooks.{event}[{index}].command", entry.get("command"))
@@ -256,11 +257,11 @@ _LISTENS = ("webhook_port", "listen_port", "bind_port")
 
 
 def _ports(host: Host, declaration: Declaration) -> Iterator[DeclaredFinding]:
-    get = host.config.get
+    settings = host.config.settings
     wanted: list[tuple[str, int]] = []
-    if get("server.enabled"):
-        wanted.append(("server.port", int(get("server.port"))))
-    for name, block in (get("platforms") or {}).items():
+    if settings.server.enabled:
+        wanted.append(("server.port", settings.server.port))
+    for name, block in settings.platforms.items():
         if not isinstance(block, Mapping) or block.get("enabled") is False:
             continue
         for place, values in ((f"platforms.{name}", block), (f"platforms.{name}.extra", block.get("extra") or {})):

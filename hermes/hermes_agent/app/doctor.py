@@ -89,7 +89,7 @@ def check_model(host: Host, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
 def _check_client_profiles(host: Host) -> Iterator[Diagnosis]:
     """Yield the findings about providers that bring their own client."""
     for profile in host.model_providers.client_profiles():
-        for fault in profile.check(configured_services(profile, host.config.get)):
+        for fault in profile.check(configured_services(profile, host.config.settings)):
             yield Diagnosis("wrong", "model", fault.text, fault.remedy)
 
 
@@ -335,9 +335,9 @@ def terminal_findings(host: Host) -> Iterator[Diagnosis]:
 
 def _network(host: Host, backend: TerminalBackend) -> Diagnosis:
     """Return the network access of commands, and whether its parts work."""
-    mode, listed = host.config.get("terminal.network"), host.config.get("network.hosts") or ()
+    mode, listed = host.config.settings.terminal.network, host.config.settings.network.hosts
     said, remedy = f"network of commands: `{mode}`", "docs/operator/network.md says what each backend can do."
-    if why := explain_unruled(host.service(TaskShells).name, host.config.get):
+    if why := explain_unruled(host.service(TaskShells).name, host.config.settings):
         return Diagnosis("note", "terminal", f"{said}: {why}", remedy)
     if host.service(TaskShells).name != "local":
         return Diagnosis("ok", "terminal", f"{said}: none ({backend.name})")
@@ -374,7 +374,7 @@ def _check_troubles(host: Host) -> Iterator[Diagnosis]:
 
 def _limits(host: Host) -> Iterator[Diagnosis]:
     """Yield caps in dollars that cannot be enforced."""
-    level: Level = "note" if host.config.get("limits.unknown_price") == "warn" else "wrong"
+    level: Level = "note" if host.config.settings.limits.unknown_price == "warn" else "wrong"
     for sentence in unpriced_models(host):
         yield Diagnosis(level, "limits", sentence)
 
@@ -393,7 +393,7 @@ def _servers(host: Host, *, offline: bool) -> Iterator[Diagnosis]:
 
 
 def _daemon(host: Host) -> Iterator[Diagnosis]:
-    found = collect_status(host.home, lambda: read_settings(host.config, host.credentials).key)
+    found = collect_status(host.home, lambda: read_settings(host.config.settings, host.credentials).key)
     if found["running"]:
         yield from _describe_running(found)
     else:

@@ -93,6 +93,7 @@ class ChatSources:
 
 def make_screen(config: Config, home: Path, sources: ChatSources, *, reads: bool = True) -> Screen:
     """Return the screen that fits the terminal and the config."""
+    display = config.settings.display
 
     def make_live(theme: Theme) -> Screen:
         # prompt_toolkit costs 60 ms to import
@@ -104,16 +105,14 @@ def make_screen(config: Config, home: Path, sources: ChatSources, *, reads: bool
             theme,
             partial(input_buffer, home / "history", sources.after_load, source),
             lambda text: hint_for(text, sources.commands),
-            editing_mode=str(config.get("display.editing_mode")),
+            editing_mode=display.editing_mode,
             fold_paste=sources.fold_paste,
         )
 
     def make_theme(has_colour: bool) -> Theme:
-        return skins.make_theme(home, config.get("display.skin"), has_colour=has_colour)
+        return skins.make_theme(home, display.skin, has_colour=has_colour)
 
-    return pick_screen(
-        make_theme, screen_reader=bool(config.get("display.screen_reader")), make_live=make_live, reads=reads
-    )
+    return pick_screen(make_theme, screen_reader=display.screen_reader, make_live=make_live, reads=reads)
 
 
 class EarlyInput:

@@ -10,6 +10,7 @@ from hermes_agent.compat import import_hook
 from hermes_agent.config import Config
 from hermes_agent.config.check import keys_without_effect
 from hermes_agent.config.effective import write_effective
+from hermes_agent.config.settings import plain
 from hermes_agent.config.yaml_document import ConfigFinding, config_error
 from hermes_agent.core.errors import UserError
 from hermes_agent.credentials.secret_sources import SecretSources
@@ -37,7 +38,7 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None, fetc
         ConfigError: a setting is wrong.
     """
     host = Host.build(is_daemon=mode == "daemon")
-    configure_logging(host.config, home=host.home, mode=mode, level_name=log_level)
+    configure_logging(host.config.settings.logging, home=host.home, mode=mode, level_name=log_level)
     _check_unprotected(host.config)
     write_effective(host.config)
     for warning in host.credentials.warnings():
@@ -54,7 +55,7 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None, fetc
 
 def _sandbox_warning(config: Config) -> list[str]:
     """Return the warning about a disabled sandbox."""
-    if config.get("terminal.backend") != "local" or config.get("terminal.sandbox") != "off":
+    if config.settings.terminal.backend != "local" or config.settings.terminal.sandbox != "off":
         return []
     return ["terminal.sandbox is off: commands run outside a sandbox, and each is asked about"]
 
@@ -75,8 +76,8 @@ def _network(host: Host) -> list[str]:
     """Return the rules of `terminal.network` that the backend of commands does not apply."""
     config = host.config
     written = any((layer.document.value.get("terminal") or {}).get("network") is not None for layer in config.layers)
-    why = explain_unruled(host.service(TaskShells).name, config.get)
-    asks = config.get("network.deny") or (written and config.get("terminal.network") != "on")
+    why = explain_unruled(host.service(TaskShells).name, config.settings)
+    asks = config.settings.network.deny or (written and config.settings.terminal.network != "on")
     return [why] if why and asks else []
 
 
@@ -100,7 +101,7 @@ def _log_without_effect(config: Config) -> list[ConfigFinding]:
 
 def unpriced_models(host: Host) -> list[str]:
     """Return a sentence for each configured model that a cap in dollars cannot count for lack of a price."""
-    limits = read_limits(host.config.get("limits"))
+    limits = read_limits(host.config.settings)
     key = next((f"limits.{name}" for name in ("session_usd", "job_usd", "day_usd") if getattr(limits, name)), "")
     if not key or not isinstance(limits.unknown_price, str):
         return []
@@ -124,7 +125,7 @@ def configured_models(host: Host) -> Iterator[tuple[str, ModelSelection]]:
         return  # no model is configured; each model request says so
     for selection in host.fallbacks():
         yield "fallback_providers", selection
-    for task, block in (host.config.get("auxiliary") or {}).items():
+    for task, block in plain(host.config.settings.auxiliary).items():
         if isinstance(block, dict) and any(block.get(name) for name in ("model", "base_url")):
             try:
                 yield f"auxiliary.{task}", task_selection(host, task_settings(host, task))

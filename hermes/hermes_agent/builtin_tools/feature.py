@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.builtin_tools import delegate_task, execute_code, session_tools, web
 from hermes_agent.config import Config
+from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.kind import ProviderLookup, SelectedProvider
 from hermes_agent.contracts.tool import Effect, Registrar
 from hermes_agent.contracts.web import WEB_SEARCH, WebSearchProvider, choose_web_search
@@ -24,7 +25,7 @@ class BuiltinToolDeps(NamedTuple):
     call_transcript: Callable[..., Coroutine[Any, Any, Any]]
     config: Config
     dispatcher: Dispatcher
-    get: Callable[[str], Any]
+    settings: Callable[[], Settings]
     network: HostTables
     providers: ProviderLookup
     sandbox_name: Callable[[], str]
@@ -37,7 +38,7 @@ class BuiltinToolDeps(NamedTuple):
 def register(ctx: Registrar, deps: BuiltinToolDeps) -> None:
     """Register the tools."""
     choose = partial(select_web_provider, deps.providers, deps.values)
-    web.register(ctx, choose, deps.bridge, deps.get, deps.side_answer, deps.network)
+    web.register(ctx, choose, deps.bridge, deps.settings, deps.side_answer, deps.network)
 
     def last_result(session_id: str, tool: str) -> str:
         return str(deps.bridge.wait_core(deps.call_transcript("last_result", session_id, tool)))
@@ -47,7 +48,7 @@ def register(ctx: Registrar, deps: BuiltinToolDeps) -> None:
         deps.bridge,
         subagents=deps.subagents,
         last_result=last_result,
-        clarify_timeout_s=float(deps.config.get("agent.clarify_timeout")),
+        clarify_timeout_s=deps.config.settings.agent.clarify_timeout,
     )
     code = execute_code.ExecuteCode(deps.bridge, deps.dispatcher, deps.tools, deps.sandbox_name)
     ctx.register_tool(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.kind import SelectedProvider, is_provider_available
 from hermes_agent.contracts.tool import Effect, Registrar
 from hermes_agent.contracts.web import WebSearchProvider, extracted_pages
@@ -87,14 +88,14 @@ class WebExtract:
     """The handler of `web_extract`: the provider of the config, or the built-in reader.
 
     Attributes:
-        get: returns the present value of a config key.
+        settings: returns the settings in effect.
         side_answer: returns the answer of an auxiliary model to a prompt, of at most that many tokens.
         tables: the operator's lists of hosts.
     """
 
     choose: Choose
     bridge: Bridge
-    get: Callable[[str], Any]
+    settings: Callable[[], Settings]
     side_answer: Callable[[str, str, int], str]
     tables: HostTables
 
@@ -164,7 +165,7 @@ class WebExtract:
         url, text = str(page.get("url") or ""), str(page.get("content") or page.get("raw_content") or "")
         title = str(page.get("title") or "")[:300]
         result: dict[str, Any] = {"url": url, "title": mark_untrusted(title, url) if title else ""}
-        if len(text) > most and self.get("auxiliary.web_extract.enabled"):
+        if len(text) > most and self.settings().auxiliary.web_extract.enabled:
             try:
                 summary = self._summary(text, url, most)
                 return result | {"summary_of": f"{len(text):,} characters", "content": mark_untrusted(summary, url)}
@@ -201,12 +202,12 @@ def register(
     ctx: Registrar,
     choose: Choose,
     bridge: Bridge,
-    get: Callable[[str], Any],
+    settings: Callable[[], Settings],
     side_answer: Callable[[str, str, int], str],
     tables: HostTables,
 ) -> None:
     """Register both."""
-    search, extract = WebSearch(choose), WebExtract(choose, bridge, get, side_answer, tables)
+    search, extract = WebSearch(choose), WebExtract(choose, bridge, settings, side_answer, tables)
     for schema, handler, emoji, effect in (
         (SEARCH_SCHEMA, search, "🔍", Effect("reads", returns="foreign")),
         (EXTRACT_SCHEMA, extract, "📄", Effect("opens", ("urls",))),

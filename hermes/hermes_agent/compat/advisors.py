@@ -43,7 +43,7 @@ def resolve_moa_preset(config: Any, name: str | None = None) -> dict[str, Any]:
         known = ", ".join(sorted({*presets, DEFAULT_MOA_PRESET_NAME}))
         raise ValueError(f"MoA preset '{wanted}' was not found. `moa.presets` of the config has: {known}")
     advisors = [dict(slot) for slot in found.get("reference_models") or () if isinstance(slot, Mapping)]
-    own = {"provider": "auto", "model": str((host().config.values.get("model") or {}).get("default") or "")}
+    own = {"provider": "auto", "model": host().config.settings.model.default}
     defaults = {
         "enabled": True,
         "aggregator": own,

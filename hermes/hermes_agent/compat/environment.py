@@ -114,7 +114,7 @@ def register_env_passthrough(var_names: Iterable[str]) -> None:
     Upstream passes them. Here only the config does, so that no plugin can give a key to the model's commands
     (docs/architecture.md, "secrets and plugins").
     """
-    allowed = set((host().config.values.get("terminal") or {}).get("env_passthrough") or ())
+    allowed = set(host().config.settings.terminal.env_passthrough)
     missing = sorted({str(name) for name in var_names} - allowed)
     if missing:
         logger.warning(
@@ -297,7 +297,7 @@ def get_read_block_error(path: str) -> str | None:
     """Return why a tool may not read `path`, or None if it may."""
     from hermes_agent.compat.agent import host_or_none  # the operator's additions, if there is a host
 
-    added = host_or_none(lambda host: list(host.config.get("terminal.sandbox_paths") or ())) or []
+    added = host_or_none(lambda host: list(host.config.settings.terminal.sandbox_paths)) or []
     reason = closed_reason(str(path), hermes_home(), resolve_agent_cwd(), _reader(), added)
     return None if reason is None else f"{path} must not be read: {reason}"
 

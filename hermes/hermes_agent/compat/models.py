@@ -20,6 +20,7 @@ from typing import Any
 from hermes_agent.compat import CONTRACT_LEVEL
 from hermes_agent.compat.agent import host, of_host
 from hermes_agent.compat.config import get_env_value
+from hermes_agent.config.settings import plain
 from hermes_agent.contracts.model_provider import ProviderProfile, check_profile
 from hermes_agent.contracts.speech import StreamingTTSProvider
 from hermes_agent.core.messages import Usage
@@ -227,7 +228,7 @@ def text_to_speech_tool(text: str, output_path: str | None = None) -> str:
 
 def resolve_streaming_provider(tts_config: Mapping[str, Any] | None = None) -> StreamingTTSProvider | None:
     """Return the speaker that `tts.provider` names while its `streaming` is true, or None."""
-    return streaming_provider(host().values().get("tts") or {} if tts_config is None else tts_config)
+    return streaming_provider(plain(host().config.settings.tts) if tts_config is None else tts_config)
 
 
 async def vision_analyze_tool(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from hermes_agent.config.home import DECLARED, HomePaths, home_paths
 from hermes_agent.config.schema import (
@@ -27,6 +26,7 @@ from hermes_agent.config.schema import (
     render_path,
     take_former_keys,
 )
+from hermes_agent.config.settings import Settings
 from hermes_agent.config.validate import Violation, near_miss, validate
 from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding, config_error
 from hermes_agent.config.yaml_reader import read_file
@@ -61,7 +61,9 @@ class Config(NamedTuple):
     """The layers, weakest first."""
 
     def get(self, path: str, fallback: Any = None) -> Any:
-        """Return the effective value at a dotted path, with its default.
+        """Return the effective value at a dotted path that is known at run time alone, with its default.
+
+        Code that knows its key reads `settings`.
 
         Args:
             fallback: for a key without a default, and for a missing key of a plugin.
@@ -84,6 +86,11 @@ class Config(NamedTuple):
         return fallback if given is MISSING else given
 
     @property
+    def settings(self) -> Settings:
+        """The effective values with their types."""
+        return Settings(self.values)
+
+    @property
     def written(self) -> dict[str, Any]:
         """The values of `raw` with shorthands expanded."""
         written: dict[str, Any] = {}
@@ -99,39 +106,6 @@ class Config(NamedTuple):
                 origin: Origin = layer.origin
                 return origin
         return "default"
-
-
-T = TypeVar("T")
-_CONVERTED = (float, tuple, frozenset)
-_NO_KEYS: Mapping[str, str] = MappingProxyType({})
-
-
-def section(
-    cls: type[T], get: Callable[[str], Any], prefix: str = "", keys: Mapping[str, str] = _NO_KEYS, /, **values: Any
-) -> T:
-    """Return typed settings: a named tuple or dataclass with a value of the config for each field.
-
-    A field is read from the key of its name below `prefix`. A key without a value (null) leaves the default. A number
-    or list takes the type of the field's default: `float`, `tuple`, `frozenset`.
-
-    Args:
-        get: returns the value of a key.
-        keys: the whole key of each field that has another one; an empty key leaves the default.
-        values: values of fields that are not read.
-    """
-    for name, initial in _field_defaults(cls).items():
-        key = keys.get(name, f"{prefix}.{name}" if prefix else name)
-        if name not in values and key and (value := get(key)) is not None:
-            kind = type(initial)
-            values[name] = kind(value) if kind in _CONVERTED and not isinstance(value, kind) else value
-    return cls(**values)
-
-
-def _field_defaults(cls: type[Any]) -> dict[str, Any]:
-    """Return the fields of a named tuple or dataclass with their defaults, None for those without one."""
-    if (fields := getattr(cls, "__dataclass_fields__", None)) is not None:
-        return {name: field.default for name, field in fields.items()}
-    return {name: cls._field_defaults.get(name) for name in cls._fields}
 
 
 def load(home: Path, *, environ: Mapping[str, str] | None = None, look_up: LookUp | None = None) -> Config:

@@ -1,4 +1,7 @@
-"""The reference page of the config; `python -m hermes_agent.config.reference` prints it."""
+"""The reference page of the config and the types of its values; `make docs` writes both.
+
+`python -m hermes_agent.config.reference` prints the page, with the argument `types` the types.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from hermes_agent.config.schema import USED, KeyPath, Node, effect, load_schema, resolve, types
+from hermes_agent.config.schema import USED, KeyPath, Node, effect, expand_shorthand, load_schema, resolve, types
 
 _HEAD = """# Every key of `config.yaml`
 
@@ -97,5 +100,58 @@ def _what(path: KeyPath, node: Node) -> str:
     return text if is_known else f"{text} **No effect.** {sentence}"
 
 
+_STUB = """# Made from schema.json by `make docs`; a test compares.
+from typing import Any, Literal
+
+from hermes_agent.config.settings import Section
+"""
+_SCALARS = {"string": "str", "boolean": "bool", "integer": "int", "number": "float", "object": "dict[str, Any]"}
+
+
+def stub() -> str:
+    """Return `schema_types.pyi`: a class for each mapping with declared keys."""
+    classes: dict[str, str] = {}
+    _add_class("Settings", load_schema(), classes)
+    return "\n".join([_STUB, *classes.values()])
+
+
+def _add_class(name: str, node: Node, classes: dict[str, str]) -> None:
+    rows = [
+        f"    {key}: {_value_type(name, key, sub, classes)}\n"
+        for key, sub in node["properties"].items()
+        if key.isidentifier() and not key.startswith("_")
+    ]
+    classes[name] = f"class {name}(Section):\n{''.join(rows)}"
+
+
+def _value_type(above: str, key: str, node: Node, classes: dict[str, str]) -> str:
+    """Return the type of a key, and add the classes that it needs."""
+    shared, node = node.get("$ref", ""), resolve(node)
+    if node.get("properties"):
+        words = shared.rpartition("/")[2] if shared else f"{above.removesuffix('Section')}_{key}"
+        name = "".join(word[:1].upper() + word[1:] for word in words.removeprefix("Settings").split("_")) + "Section"
+        if name not in classes:
+            _add_class(name, node, classes)
+        return name
+    kinds = [kind for kind in types(node) if kind != "null"]
+    if _is_choice(node):
+        words = [expand_shorthand(value, node) for value in node["enum"] if value is not None]
+        text = f"Literal[{', '.join(dict.fromkeys(map(_literal, words)))}]"
+    elif len(kinds) == 1:
+        text = _SCALARS.get(kinds[0]) or f"list[{_SCALARS.get(str(resolve(node.get('items', {})).get('type')), 'Any')}]"
+    else:
+        return "Any"
+    return f"{text} | None" if "null" in types(node) or ("default" not in node and "object" not in kinds) else text
+
+
+def _is_choice(node: Node) -> bool:
+    """Return whether a value is one of some words; a text of which empty is one is no choice."""
+    return "string" in types(node) and "enum" in node and "" not in node["enum"]
+
+
+def _literal(value: Any) -> str:
+    return repr(value) if isinstance(value, bool) else json.dumps(value)
+
+
 if __name__ == "__main__":
-    sys.stdout.write(markdown())
+    sys.stdout.write(stub() if sys.argv[1:] == ["types"] else markdown())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.models.model_catalog import ModelInfo
 from hermes_agent.sessions import UsageLedger
 
@@ -39,7 +40,7 @@ class ConsoleDeps(NamedTuple):
     directory: Path
     """The working directory."""
     ledger: UsageLedger
-    setting: Callable[[str], Any]
+    settings: Callable[[], Settings]
     save_setting: Callable[[str, Any], None]
     """Writes a setting into the config. Raises UserError."""
     list_models: Callable[[], list[ModelInfo]]

@@ -452,7 +452,7 @@ def argument_values(console: CommandedConsole, commands: CommandTable, name: str
         case "themes":
             return [(name, printable(skin.description)) for name, skin in load_skins(console.deps.home).items()]
         case "personalities":
-            known = known_personalities(console.deps.setting("personalities"))
+            known = known_personalities(console.deps.settings().personalities)
             return [(name, printable(each.description)) for name, each in known.items()] + [("none", "")]
         case words:
             return [(word, "") for word in words]

@@ -31,7 +31,7 @@ class StatusBar:
         totals = await self._agent.bridge.run(lambda: self._deps.ledger.totals(session_id=session_id))
         await self.show_background(session_id)
         usage = await conversation.context_usage()
-        approvals = str(self._deps.setting("approvals.mode") or "off")
+        approvals = self._deps.settings().approvals.mode
         tokens = usage.tokens if usage.messages else 0
         status = Status(conversation.model, tokens, usage.window, totals, approvals)
         self._screen.show_status(status_line(status, self._screen.width - 1))

@@ -15,6 +15,7 @@ from hermes_agent.adapters.events import MessageEvent, SessionSource
 from hermes_agent.agent.command_router import CommandCall, RunSkill
 from hermes_agent.agent.session_commands import find_session, set_title
 from hermes_agent.commands.table import MAX_MENU_NAME
+from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.command import CommandHandler, Right, SlashCommand
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import new_id
@@ -97,7 +98,7 @@ class ChatCommands:
 
     def menu(self) -> list[tuple[str, str]]:
         """Return name and description of the commands in a platform's menu."""
-        quick = self._deps.values().get("quick_commands") or {}
+        quick = Settings(self._deps.values()).quick_commands or {}
         own = [(name.replace("-", "_"), str(e.get("description") or name)) for name, e in quick.items()]
         return list(
             {name: text for name, text in (*own, *self._table.menu("chat")) if len(name) <= MAX_MENU_NAME}.items()

@@ -16,7 +16,7 @@ from hermes_agent.agent import Agent
 from hermes_agent.agent.command_router import CommandRouter
 from hermes_agent.commands.runner import PendingConfirmations
 from hermes_agent.config.home import PRINCIPALS, find_denial
-from hermes_agent.config.load import section
+from hermes_agent.config.settings import Settings, section
 from hermes_agent.delivery import DeliveryService
 from hermes_agent.gateway.access import Admission
 from hermes_agent.gateway.adapter_connection import AdapterConnection, ConnectionPauses, ConnectionState
@@ -79,37 +79,29 @@ class GatewaySettings(NamedTuple):
     reset_triggers: tuple[str, ...] = ("/new", "/reset")
 
     @classmethod
-    def of(cls, get: Callable[[str], Any]) -> GatewaySettings:
-        """Return the settings of the config.
-
-        Args:
-            get: returns the effective value of a dotted key.
-        """
-        progress = get("display.tool_progress")
-        keys = {
-            "busy": "display.busy_input_mode",
-            "idle_turn_s": "agent.gateway_timeout",
-            "approval_s": "approvals.gateway_timeout",
-            "confirm": "approvals.destructive_slash_confirm",
-            "turns": "gateway.max_concurrent_turns",
-            "per_minute": "gateway.messages_per_minute",
-            "platform_per_minute": "gateway.platform_messages_per_minute",
-            "unknown_users": "unauthorized_dm_behavior",
-            "streaming": "streaming.enabled",
-            "edit_every_s": "streaming.edit_interval",
-            "edit_after": "streaming.buffer_threshold",
-            "cursor": "streaming.cursor",
-            "group_sessions_per_user": "group_sessions_per_user",
-            "thread_sessions_per_user": "thread_sessions_per_user",
-        }
+    def of(cls, settings: Settings) -> GatewaySettings:
+        """Return the settings of the config."""
+        gateway, streaming = settings.gateway, settings.streaming
         return section(
             cls,
-            get,
-            "gateway",
-            keys,
-            reset=section(SessionResetPolicy, get, "session_reset"),
-            progress="off" if progress is False else str(progress),
-            reset_triggers=tuple(str(text).strip().lower() for text in get("reset_triggers") or ()),
+            gateway,
+            busy=settings.display.busy_input_mode,
+            reset=section(SessionResetPolicy, settings.session_reset),
+            idle_turn_s=settings.agent.gateway_timeout,
+            approval_s=settings.approvals.gateway_timeout,
+            confirm=settings.approvals.destructive_slash_confirm,
+            turns=gateway.max_concurrent_turns,
+            per_minute=gateway.messages_per_minute,
+            platform_per_minute=gateway.platform_messages_per_minute,
+            unknown_users=settings.unauthorized_dm_behavior,
+            progress=settings.display.tool_progress,
+            streaming=streaming.enabled,
+            edit_every_s=streaming.edit_interval,
+            edit_after=streaming.buffer_threshold,
+            cursor=streaming.cursor,
+            group_sessions_per_user=settings.group_sessions_per_user,
+            thread_sessions_per_user=settings.thread_sessions_per_user,
+            reset_triggers=tuple(str(text).strip().lower() for text in settings.reset_triggers),
         )
 
 

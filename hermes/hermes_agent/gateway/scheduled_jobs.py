@@ -228,14 +228,15 @@ class SchedulerFactory:
             attach: adds a text to the conversation of a chat.
         """
         deps = self._deps
+        settings = deps.config.settings
         runner = JobRunner(
             deps.agent,
             deps.skill_commands,
             deps.home,
             send=send,
             environment=lambda: tool_environment(os.environ),
-            approve=deps.config.get("approvals.cron_mode") == "approve",
-            wrap=deps.config.get("cron.wrap_response"),
+            approve=settings.approvals.cron_mode == "approve",
+            wrap=settings.cron.wrap_response,
             attach=attach,
         )
         scheduler = JobScheduler(
@@ -243,7 +244,7 @@ class SchedulerFactory:
             deps.bridge.serial_executor("cron"),
             work=runner.run,
             deliver=runner.deliver,
-            keep=deps.config.get("cron.output_retention"),
+            keep=settings.cron.output_retention,
             scheduler=lambda: deps.providers.choose(CRON_SCHEDULER.name, deps.values()).provider,
             spawn=deps.bridge.spawn,
         )

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.hooks.shell_hooks import ShellHook
 from hermes_agent.system.files import JsonFile, write_atomic
 
@@ -41,10 +42,10 @@ class HookConsent:
         self.accept_all = accept_all
 
     @classmethod
-    def from_config(cls, home: Path, config: Mapping[str, Any], environ: Mapping[str, str]) -> HookConsent:
+    def from_config(cls, home: Path, settings: Settings, environ: Mapping[str, str]) -> HookConsent:
         """Return the approvals as config and environment say how they count."""
-        accept_all = bool(config.get("hooks_auto_accept")) or environ.get(ACCEPT) == "1"
-        return cls(home, by_content=config.get("hooks_consent") == "content", accept_all=accept_all)
+        accept_all = settings.hooks_auto_accept or environ.get(ACCEPT) == "1"
+        return cls(home, by_content=settings.hooks_consent == "content", accept_all=accept_all)
 
     def entries(self) -> list[dict[str, Any]]:
         """Return the approvals, oldest first."""

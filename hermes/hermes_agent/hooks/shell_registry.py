@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from hermes_agent.config.settings import Settings, plain
 from hermes_agent.hooks.bus import HookBus
 from hermes_agent.hooks.shell_consent import HookConsent
 from hermes_agent.hooks.shell_hooks import RunHook, ShellHook, ShellHookCallback, read_shell_hooks, run_program
@@ -56,7 +57,7 @@ class ShellHooks:
         self.pending: list[tuple[ShellHook, str]] = []
         """Hooks that are not run, each with the reason."""
 
-    def load(self, config: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, float]:
+    def load(self, settings: Settings, environ: Mapping[str, str]) -> dict[str, float]:
         """Register what the config has, in place of what was registered; return the time limit of each owner.
 
         A hook that may not run is left out with a warning.
@@ -64,13 +65,13 @@ class ShellHooks:
         for owner in self._owners:
             self._bus.remove_owner(owner)
         self._owners, self.pending = {}, []
-        hooks, problems = read_shell_hooks(config.get("hooks"))
+        hooks, problems = read_shell_hooks(plain(settings.hooks))
         for problem in problems:
             logger.warning("shell hook: %s", problem)
         if hooks and environ.get(SAFE_MODE) == "1":
             logger.warning("shell hooks: none is run: %s is set", SAFE_MODE)
             return {}
-        consent = HookConsent.from_config(self._home, config, environ)
+        consent = HookConsent.from_config(self._home, settings, environ)
         for hook in hooks:
             if why := consent.explain(hook):
                 self.pending.append((hook, why))

@@ -20,6 +20,7 @@ from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.commands import CommandTable
 from hermes_agent.commands.runner import PendingConfirmations
 from hermes_agent.config.home import profile_name
+from hermes_agent.config.settings import plain
 from hermes_agent.contracts.model_client import ModelAnswer
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.registry import Stores
@@ -89,6 +90,7 @@ class Host:
     def __init__(self, home: Path, config: configuration.Config, *, is_daemon: bool = False) -> None:
         self.home = home
         self.config = config
+        self._settings = config, config.settings
         self.working_directory = settings.ensure_working_directory(config, home, of_daemon=is_daemon)
         self.credentials = Credentials(home, os.environ)
         settings.register_secrets(self.credentials, config)
@@ -96,7 +98,7 @@ class Host:
         self.needs_restart: list[str] = []
         """Blocks of the config that changed at the last reload and need a restart."""
         self.bridge = Bridge()
-        self.network = settings.network_table(config, self.get, home, self.values)
+        self.network = settings.network_table(self.settings, home)
         self.account = UsageAccount()
         self.hooks = HookBus(
             self.bridge.wait_plugin,
@@ -107,15 +109,15 @@ class Host:
             later=self.bridge.call_later,
             spawn=self.bridge.spawn,
         )
-        self.hooks.streams_reasoning = bool(config.get("plugins.stream_reasoning_deltas"))
+        self.hooks.streams_reasoning = config.settings.plugins.stream_reasoning_deltas
         self.tools = ToolRegistry()
         self.tools.checks.bounded = self.bridge.run_with_limit
         self.tools.on_fault(self.account.fault)
         self.commands = CommandTable()
-        self.extensions = ExtensionStores(self.bridge, lambda: home, lambda: str(self.get("display.language") or ""))
+        self.extensions = ExtensionStores(self.bridge, lambda: home, lambda: self.settings().display.language)
         servers = self.extensions.mcp_blocks
         self.toolsets = Toolsets(
-            self.tools, partial(ToolsetChoice.of, self.get), lambda: servers(self.get("mcp_servers"))
+            self.tools, lambda: ToolsetChoice.of(self.settings()), lambda: servers(self.settings().mcp_servers)
         )
         self.references = ContextReferences(self.extensions.context_references, self.bridge)
         self.patterns = CommandPatterns()
@@ -140,7 +142,7 @@ class Host:
             self.hooks,
             self.bridge,
             ResultStore(home),
-            fails_open=partial(settings.is_fail_open, self.get),
+            fails_open=partial(settings.is_fail_open, self.settings),
             note=self.account.tool,
             provenance=self.provenance,
             tables=self.network,
@@ -149,8 +151,7 @@ class Host:
         self.key_pools = KeyPools()
         self.logins = LoginStore(home / "auth.json")
         self.model_infos = ModelCatalog(home / "cache" / "models")
-        routes = partial(self.get, "model.routes")
-        self.model_routes = ModelRoutes(routes, self._select_block, self.model_infos)
+        self.model_routes = ModelRoutes(lambda: self.settings().model.routes, self._select_block, self.model_infos)
         self.injected = InjectedMessages()
         self.ledger = UsageLedger(home / "state.db")  # for model calls outside turns, with their cause
         self.delivery = DeliveryService(
@@ -163,10 +164,10 @@ class Host:
         """Other questions to users of chats, by session."""
         self.confirms = PendingConfirmations()
         self.running_gateway: Callable[[], Gateway | None] = lambda: None
-        self.people = Principals(config.get("people"))
+        self.people = Principals(config.settings.people)
         self.answer_spill = settings.answer_spill(config, home)
         self.compression_settings = settings.compression_settings(config)
-        self.platform_hint = settings.platform_hints(self.platforms, self.get)
+        self.platform_hint = settings.platform_hints(self.platforms, self.settings)
         self.agent_settings = replace(
             settings.agent_settings(config, self.working_directory),
             smart=self._smart_approval(),
@@ -179,7 +180,7 @@ class Host:
         self._features.load(self._context)
         self.agent = self.service(Agent)
         self.slash = self.service(CommandRouter)
-        self.upkeep = DailyMaintenance(home / "state.db", self.get, self.bridge.run, self._daily)
+        self.upkeep = DailyMaintenance(home / "state.db", self.settings, self.bridge.run, self._daily)
 
     @classmethod
     def build(cls, home: Path | None = None, *, is_daemon: bool = False) -> Host:
@@ -236,7 +237,7 @@ class Host:
             pending_confirmations=self.confirms,
             home=self.home,
             values=self.values,
-            read_settings=lambda: GatewaySettings.of(self.config.get),
+            read_settings=lambda: GatewaySettings.of(self.settings()),
             supports_images=self.supports_images,
             **{name: self._features[name] for name in ("transcribe", "synthesize", "stream_speech")},
             translate=texts.translate,
@@ -256,7 +257,7 @@ class Host:
         """
         self.config, self.needs_restart = settings.reload_config(self.config, self.home)
         self.hooks.deadlines = settings.hook_deadlines(self.config)
-        self.hooks.streams_reasoning = bool(self.get("plugins.stream_reasoning_deltas"))
+        self.hooks.streams_reasoning = self.settings().plugins.stream_reasoning_deltas
         self.credentials.export(os.environ)
         self.learn_secrets()
         for apply in self._context.reload_calls:
@@ -281,9 +282,8 @@ class Host:
 
     def fallbacks(self) -> list[ModelSelection]:
         """Return the models that answer when the configured model fails (`fallback_providers`)."""
-        return fallback_selections(
-            self.config.get("fallback_providers"), lambda block: self.select_model(settings=block)
-        )
+        chain = self.settings().fallback_providers
+        return fallback_selections(chain, lambda block: self.select_model(settings=block))
 
     def route_model(self, question: RouteQuestion) -> ChosenModel | None:
         """Return the model that `model.routes` chooses, or None if no rule applies."""
@@ -305,7 +305,7 @@ class Host:
     def _daily(self) -> int:
         """Remove old data of the features, and fetch newer prices; return the number of removed items."""
         removed = self._prune_features()
-        if self.get("model.update_prices"):
+        if self.settings().model.update_prices:
             update_prices(self.model_infos.prices)
         return removed
 
@@ -327,7 +327,7 @@ class Host:
 
     def _named_fallback(self, name: str) -> ModelSelection | None:
         """Return the fallback with the name `PROVIDER/MODEL`, or None."""
-        if "/" not in name or not self.config.get("fallback_providers"):
+        if "/" not in name or not self.settings().fallback_providers:
             return None
         return next((each for each in self.fallbacks() if f"{each.provider}/{each.model}" == name), None)
 
@@ -344,13 +344,10 @@ class Host:
             UserError: no model is available.
             ValueError: the provider has no such profile.
         """
-
-        def get(key: str) -> Any:
-            return settings if key == "model" and settings is not None else self.config.get(key)
-
         selection = select_model(
-            get,
+            self.settings(),
             self.credentials,
+            block=settings,
             model=model,
             provider=provider,
             profile=profile,
@@ -403,7 +400,7 @@ class Host:
 
     def _smart_approval(self) -> SmartApproval | None:
         """Return the model that decides approval requests before the user, or None by `approvals.mode`."""
-        if self.get("approvals.mode") != "smart":
+        if self.settings().approvals.mode != "smart":
             return None
 
         def answer(prompt: str, max_tokens: int) -> str:
@@ -416,16 +413,14 @@ class Host:
                 raise UserError(f"{name} is too small to judge commands (`auxiliary.approval` names another)")
             return self.side_answer(APPROVAL_TASK, prompt, max_tokens)
 
-        return SmartApproval(answer, self.bridge, timeout_s=float(self.get("auxiliary.approval.timeout") or 30))
+        return SmartApproval(answer, self.bridge, timeout_s=self.settings().auxiliary.approval.timeout or 30.0)
 
     def _approval_transport(self) -> SelectedTransport:
         """Return the approval transport that the operator selects; the config is read at each use."""
 
         def selected() -> tuple[str, str]:
-            return (
-                str(self.get("security.approval.transport") or BUILTIN_TRANSPORT),
-                str(self.get("security.approval.transport_fallback") or DENY_FALLBACK),
-            )
+            approval = self.settings().security.approval
+            return approval.transport or BUILTIN_TRANSPORT, approval.transport_fallback or DENY_FALLBACK
 
         return SelectedTransport(selected, self.extensions.approval_transports.get)
 
@@ -462,11 +457,13 @@ class Host:
         return sum(prune() for prune in self._context.daily_calls)
 
     def _context_length(self, selection: ModelSelection) -> int:
-        return self.model_infos.context_length(selection.endpoint, selection.model, self.config.get("model"))
+        return self.model_infos.context_length(selection.endpoint, selection.model, plain(self.settings().model))
 
-    def get(self, key: str) -> Any:
-        """Return the value in effect of a key of the config."""
-        return self.config.get(key)
+    def settings(self) -> configuration.Settings:
+        """Return the settings in effect: the same object until the config is read again."""
+        if self._settings[0] is not self.config:
+            self._settings = self.config, self.config.settings
+        return self._settings[1]
 
     def values(self) -> dict[str, Any]:
         """Return the config in effect."""

@@ -16,9 +16,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hermes_agent.adapters.adapter_state import FOLDER as SENT
+from hermes_agent.config.settings import Settings
 from hermes_agent.core.errors import UserError
 from hermes_agent.policy.taint_store import SCHEMA as FOREIGN_TEXT
 from hermes_agent.sessions import SCHEMA as SESSIONS
@@ -67,7 +68,7 @@ class MemoryWatch(Watch):
     """A component of the daemon that checks the memory twice a minute.
 
     Args:
-        get: returns the value in effect of a dotted key of the config.
+        settings: returns the settings in effect.
         release: releases the memory of idle sessions.
         restart: ends this process and starts the next one.
         run: runs a sync call in a worker.
@@ -80,7 +81,7 @@ class MemoryWatch(Watch):
 
     def __init__(
         self,
-        get: Callable[[str], Any],
+        settings: Callable[[], Settings],
         release: Callable[[], Awaitable[None]],
         restart: Callable[[], None],
         run: Callable[[Callable[[], None]], Awaitable[None]],
@@ -89,14 +90,15 @@ class MemoryWatch(Watch):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._get, self._release, self._restart, self._run = get, release, restart, run
+        self._settings, self._release, self._restart, self._run = settings, release, restart, run
         self._used, self._sleep, self._clock = used, sleep, clock
         self._began = clock()
         self._released_at: float | None = None
 
     async def start(self) -> None:
         """Start the checks if the config sets a limit."""
-        if self._get("gateway.memory_soft_mb") or self._get("gateway.memory_hard_mb"):
+        limits = self._settings().gateway
+        if limits.memory_soft_mb or limits.memory_hard_mb:
             await super().start()
 
     async def _watch(self) -> None:
@@ -111,7 +113,8 @@ class MemoryWatch(Watch):
     async def _check_memory(self) -> bool:
         """Enforce the limits and return whether the process restarts."""
         used, now = self._used() / MB, self._clock()
-        soft, hard = (int(self._get(f"gateway.memory_{name}_mb")) for name in ("soft", "hard"))
+        limits = self._settings().gateway
+        soft, hard = limits.memory_soft_mb, limits.memory_hard_mb
         over = [limit for limit in (soft, hard) if limit and used > limit]
         if over and (self._released_at is None or now - self._released_at > RELIEF_INTERVAL_S):
             self._released_at = now
@@ -143,7 +146,6 @@ def _release_memory() -> None:
         trim(0)
 
 
-UPDATE_SETTING = "plugins.auto_update_check_hours"
 FIRST_UPDATE_CHECK_S = 300.0
 """Earliest look after the start of the daemon."""
 LONGEST_SLEEP_S = 3600.0
@@ -156,7 +158,7 @@ class UpdateWatch(Watch):
     Args:
         look: looks up the updates and stores the time and the results; blocks.
         last: returns the time of the last look, in seconds since the epoch.
-        get: returns the value in effect of a dotted key of the config.
+        settings: returns the settings in effect.
         run: runs a sync call in a worker.
         sleep: waits for some seconds.
         clock: returns seconds since the epoch.
@@ -168,19 +170,19 @@ class UpdateWatch(Watch):
         self,
         look: Callable[[], None],
         last: Callable[[], float],
-        get: Callable[[str], Any],
+        settings: Callable[[], Settings],
         run: Callable[[Callable[[], None]], Awaitable[None]],
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._look, self._last, self._get, self._run = look, last, get, run
+        self._look, self._last, self._settings, self._run = look, last, settings, run
         self._sleep, self._clock = sleep, clock
 
     async def _watch(self) -> None:
         began = self._clock()
         while True:
-            hours = float(self._get(UPDATE_SETTING) or 0)
+            hours = self._settings().plugins.auto_update_check_hours
             due = max(began + FIRST_UPDATE_CHECK_S, self._last() + hours * 3600)
             if hours and self._clock() >= due:
                 await self._run(self._look)
@@ -233,7 +235,7 @@ class DailyMaintenance(Watch):
 
     Args:
         path: the database `state.db`; files of its home expire, too.
-        get: returns the value in effect of a dotted key of the config.
+        settings: returns the settings in effect.
         run: runs a sync call in a worker.
         prune: removes old data of the features and returns the number of removed items.
     """
@@ -243,18 +245,19 @@ class DailyMaintenance(Watch):
     def __init__(
         self,
         path: Path,
-        get: Callable[[str], Any],
+        settings: Callable[[], Settings],
         run: Callable[..., Awaitable[int]],
         prune: Callable[[], int] = lambda: 0,
     ) -> None:
         self._path = path
-        self._get = get
+        self._settings = settings
         self._run = run
         self._prune = prune
 
     async def once(self) -> int:
         """Remove expired rows and files, and return their number."""
-        days, size = float(self._get("sessions.retention_days")), float(self._get("sessions.max_size_mb"))
+        limits = self._settings().sessions
+        days, size = limits.retention_days, limits.max_size_mb
         files = await self._run(expire_files, self._path.parent, days)
         return files + await self._run(expire_rows, self._path, EXPIRING, days, size)
 

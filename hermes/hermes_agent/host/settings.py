@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from hermes_agent import config as configuration
 from hermes_agent.adapters.registry import PlatformRegistry
@@ -15,7 +14,7 @@ from hermes_agent.agent.settings import CompressionSettings, read_limits
 from hermes_agent.agent.system_prompt import platform_hint
 from hermes_agent.config.effective import secret_values, secret_variables
 from hermes_agent.config.home import PRINCIPALS, WORKSPACE
-from hermes_agent.config.load import section
+from hermes_agent.config.settings import Settings, section
 from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.credentials import Credentials
@@ -58,7 +57,7 @@ def working_directory(config: configuration.Config, home: Path, *, of_daemon: bo
     which the process was started. A daemon that is no service with a directory of its own uses `WORKSPACE` in the
     agent's home (docs/decisions/0008).
     """
-    given: str = config.get("terminal.cwd")
+    given = config.settings.terminal.cwd
     place = os.environ.get("TERMINAL_CWD") or given if given == "." else given
     found = Path(os.path.expandvars(place)).expanduser().resolve()
     if place != "." or not of_daemon or (own_unit() is not None and not _is_home(found, home)):
@@ -121,26 +120,24 @@ def _declared_secrets(records: Iterable[LoadedPlugin]) -> dict[str, bool]:
 
 def agent_settings(config: configuration.Config, cwd: Path) -> AgentSettings:
     """Return the settings of every conversation. `cwd`: the working directory of tools."""
+    settings = config.settings
+    guard, approvals = settings.tool_loop_guardrails, settings.approvals
     return section(
         AgentSettings,
-        config.get,
-        "agent",
-        {
-            "notice_after": "tool_loop_guardrails.notice_after",
-            "end_after": "tool_loop_guardrails.end_after",
-            "approval_timeout_s": "approvals.timeout",
-            "smart": "",
-            "transport": "",
-        },
-        approvals_off=config.get("approvals.mode") == "off",
-        limits=read_limits(config.get("limits")),
+        settings.agent,
+        ("smart", "transport"),
+        notice_after=guard.notice_after,
+        end_after=guard.end_after,
+        approval_timeout_s=approvals.timeout,
+        approvals_off=approvals.mode == "off",
+        limits=read_limits(settings),
         cwd=cwd,
     )
 
 
 def compression_settings(config: configuration.Config) -> CompressionSettings:
     """Return when and how conversations are compacted."""
-    return section(CompressionSettings, config.get, "compression")
+    return section(CompressionSettings, config.settings.compression)
 
 
 def taint_tracker(home: Path, config: Callable[[], configuration.Config]) -> TaintTracker:
@@ -150,7 +147,7 @@ def taint_tracker(home: Path, config: Callable[[], configuration.Config]) -> Tai
     def now() -> TaintSettings:
         nonlocal known
         if known[0] is not (current := config()):
-            known = (current, section(TaintSettings, current.get, "security.foreign_text"))
+            known = (current, section(TaintSettings, current.settings.security.foreign_text))
         return known[1]
 
     caches = ("cache/documents", "document_cache", f"{PRINCIPALS}/*/documents")  # files that came in chats
@@ -158,56 +155,55 @@ def taint_tracker(home: Path, config: Callable[[], configuration.Config]) -> Tai
     return TaintTracker(home / "state.db", now, sent)
 
 
-def is_fail_open(get: Callable[[str], Any], plugin: str) -> bool:
+def is_fail_open(settings: Callable[[], Settings], plugin: str) -> bool:
     """Say whether calls run when a guard of the plugin fails (`on_guard_error: allow`)."""
-    entries: dict[str, Any] = get("plugins.entries") or {}
-    return (entries.get(plugin) or {}).get("on_guard_error") == "allow"
+    return (settings().plugins.entries.get(plugin) or {}).get("on_guard_error") == "allow"
 
 
-def platform_hints(platforms: PlatformRegistry, get: Callable[[str], Any]) -> Callable[[str], str]:
+def platform_hints(platforms: PlatformRegistry, settings: Callable[[], Settings]) -> Callable[[str], str]:
     """Return the function that gives the hint about a platform for the system prompt."""
 
     def hint(platform: str) -> str:
-        entry, own = platforms.get(platform), get("platform_hints") or {}
+        entry, own = platforms.get(platform), settings().platform_hints
         return platform_hint(platform, "" if entry is None else entry.platform_hint, own.get(platform))
 
     return hint
 
 
-def network_table(
-    config: configuration.Config, get: Callable[[str], Any], home: Path, values: Callable[[], object]
-) -> HostTables:
+def network_table(settings: Callable[[], Settings], home: Path) -> HostTables:
     """Return the table of hosts.
 
     Args:
-        get: returns the value in effect of a key of the config, after each reload, too.
-        values: returns the config in effect.
+        settings: returns the settings in effect, after each reload, too.
 
     Raises:
         ConfigError: an entry names no host.
     """
-    HostTable.of(config.get)
-    return HostTables(get, home, values)
+    HostTable.of(settings())
+    return HostTables(settings, home)
 
 
 def answer_spill(config: configuration.Config, home: Path) -> AnswerSpill:
     """Return the spill for long texts of hooks."""
-    directory = config.get("hooks.output_spill.directory")
+    spill = config.settings.hooks.output_spill
     return section(
         AnswerSpill,
-        config.get,
-        "hooks.output_spill",
-        {"head": "hooks.output_spill.preview_head", "tail": "hooks.output_spill.preview_tail"},
-        directory=Path(os.path.expandvars(directory)).expanduser() if directory else home / "hook_outputs",
+        spill,
+        directory=Path(os.path.expandvars(spill.directory)).expanduser() if spill.directory else home / "hook_outputs",
+        head=spill.preview_head,
+        tail=spill.preview_tail,
     )
 
 
 def hook_deadlines(config: configuration.Config) -> HookDeadlines:
     """Return the time limits of hooks. A limit of 0 stands for a day."""
-    entries: dict[str, Any] = config.get("plugins.entries", {}) or {}
-    own = {plugin: entry["hook_timeout_s"] for plugin, entry in entries.items() if entry and "hook_timeout_s" in entry}
-    upstream = config.get("plugins.hook_callback_timeout", None)
-    limit_s = config.get("plugins.hook_timeout_s") if upstream is None else upstream
+    plugins = config.settings.plugins
+    own = {
+        plugin: entry["hook_timeout_s"]
+        for plugin, entry in plugins.entries.items()
+        if entry and "hook_timeout_s" in entry
+    }
+    limit_s = plugins.hook_timeout_s if plugins.hook_callback_timeout is None else plugins.hook_callback_timeout
     return HookDeadlines(limit_s or NO_LIMIT_S, own, REST_S)
 
 
@@ -221,7 +217,7 @@ def disabled_plugins(config: configuration.Config, home: Path) -> Sequence[str]:
         config = configuration.load(home)
     except ConfigError as exc:
         logger.warning("config: invalid, the values of the start stay in effect: %s: %s", home, exc)
-    return [str(name) for name in config.get("plugins.disabled") or ()]
+    return [str(name) for name in config.settings.plugins.disabled]
 
 
 def reload_config(config: configuration.Config, home: Path) -> tuple[configuration.Config, list[str]]:
@@ -231,7 +227,7 @@ def reload_config(config: configuration.Config, home: Path) -> tuple[configurati
         ConfigError: a setting is wrong.
     """
     read = configuration.load(home)
-    HostTable.of(read.get)
+    HostTable.of(read.settings)
     before, fresh = config.values, read.values
     taken = {root: value for root, value in fresh.items() if root in LIVE}
     changed = {root for root in {*before, *fresh} - LIVE if before.get(root) != fresh.get(root)}

@@ -55,10 +55,16 @@ logger = logging.getLogger(__name__)
 
 
 class LogSettings(Protocol):
-    """The settings that are read: `logging.level`, `logging.max_size_mb`, `logging.backup_count`."""
+    """The settings of the block `logging`."""
 
-    def get(self, key: str, /) -> Any:
-        """Return the effective value of a dotted key."""
+    @property
+    def level(self) -> str: ...
+
+    @property
+    def max_size_mb(self) -> float: ...
+
+    @property
+    def backup_count(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +105,7 @@ _setup_lock = threading.Lock()
 
 
 def configure_logging(
-    config: LogSettings,
+    settings: LogSettings,
     *,
     home: Path,
     mode: LogMode,
@@ -117,7 +123,7 @@ def configure_logging(
     """
     env = os.environ if environ is None else environ
     stream = sys.stderr if stderr is None else stderr
-    level = _level(level_name or config.get("logging.level"))
+    level = _level(level_name or settings.level)
     in_journal = stream is not None and stderr_is_journal(env, _descriptor(stream))
     handlers: list[logging.Handler] = []
     structured = False
@@ -126,12 +132,12 @@ def configure_logging(
         structured = send is not None
         handlers.append(JournalHandler(send) if send is not None else _stream(stream, PrefixFormatter()))
     else:
-        handlers += _files(config, home / "logs", level, mode)
+        handlers += _files(settings, home / "logs", level, mode)
         if mode == "daemon" and stream is not None:
             handlers.append(_screen(stream, level) if stream.isatty() else _stream(stream, PrefixFormatter()))
     wanted = [("", handler) for handler in handlers]
     if not in_journal:
-        wanted.append((MCP_STDERR, RotatingFile(home / "logs" / "mcp-stderr.log", **_size(config))))
+        wanted.append((MCP_STDERR, RotatingFile(home / "logs" / "mcp-stderr.log", **_size(settings))))
     if env.get("HERMES_PLUGINS_DEBUG", "").strip().lower() not in _OFF and stream is not None:
         wanted += [(name, _stream(stream, PluginDebugFormatter())) for name in PLUGIN_LOGGERS]
     setup = LogSetup("journal" if in_journal else "file", structured, tuple(wanted))
@@ -145,8 +151,8 @@ def release_logging() -> None:
         _remove()
 
 
-def _files(config: LogSettings, directory: Path, level: int, mode: LogMode) -> list[logging.Handler]:
-    size = _size(config)
+def _files(settings: LogSettings, directory: Path, level: int, mode: LogMode) -> list[logging.Handler]:
+    size = _size(settings)
     files: list[logging.Handler] = [
         RotatingFile(directory / "agent.log", level=level, **size),
         RotatingFile(directory / "errors.log", level=max(level, logging.WARNING), **size),
@@ -158,10 +164,10 @@ def _files(config: LogSettings, directory: Path, level: int, mode: LogMode) -> l
     return files
 
 
-def _size(config: LogSettings) -> dict[str, int]:
+def _size(settings: LogSettings) -> dict[str, int]:
     return {
-        "max_bytes": int(float(config.get("logging.max_size_mb")) * 1024 * 1024),
-        "backups": int(config.get("logging.backup_count")),
+        "max_bytes": int(settings.max_size_mb * 1024 * 1024),
+        "backups": settings.backup_count,
     }
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import ToolFailed, UserError
@@ -66,14 +67,14 @@ class McpServers:
 
     Args:
         blocks: returns the blocks of all servers for those of the config.
-        get: returns the present value of a config key.
+        settings: returns the settings in effect.
         sample: sends a model request of a server.
         tables: the operator's lists of hosts.
     """
 
     def __init__(
         self,
-        get: Callable[[str], Any],
+        settings: Callable[[], Settings],
         blocks: Callable[[Mapping[str, Any] | None], Mapping[str, Any]],
         registry: ToolRegistry,
         bridge: Bridge,
@@ -81,7 +82,7 @@ class McpServers:
         sample: Sampler,
         tables: HostTables,
     ) -> None:
-        self._get = get
+        self._current = settings
         self._blocks = blocks
         self._registry = registry
         self._bridge = bridge
@@ -100,7 +101,7 @@ class McpServers:
     @property
     def settings(self) -> dict[str, McpServerSettings]:
         """What the config and portable packages say now."""
-        return servers_of(self._blocks(self._get("mcp_servers")))
+        return servers_of(self._blocks(self._current().mcp_servers))
 
     def _selected(self) -> dict[str, McpServerSettings]:
         return {n: each for n, each in self.settings.items() if (n == self._only if self._only else each.enabled)}
@@ -171,7 +172,7 @@ class McpServers:
         self._has_waited = self._first.done()
         if not self._has_waited:
             first = asyncio.ensure_future(asyncio.wrap_future(self._first))
-            await asyncio.wait({asyncio.shield(first)}, timeout=float(self._get("mcp_discovery_timeout")))
+            await asyncio.wait({asyncio.shield(first)}, timeout=self._current().mcp_discovery_timeout)
             self._has_waited = True
 
     def wait_connected(self, limit_s: float, *, only: str = "") -> None:
@@ -298,7 +299,7 @@ class McpDeps(NamedTuple):
 
     bridge: Bridge
     extensions: McpServerSource
-    get: Callable[[str], Any]
+    settings: Callable[[], Settings]
     home: Path
     network: HostTables
     reread_config: Callable[[], list[str]]
@@ -315,10 +316,10 @@ class McpServices(NamedTuple):
 def register(ctx: Registrar, deps: McpDeps) -> McpServices:
     """Register `/reload-mcp` and return the servers, which connect after `McpServers.start`."""
     blocks, sample = deps.extensions.mcp_blocks, partial(deps.side_request, "mcp")
-    servers = McpServers(deps.get, blocks, deps.tools, deps.bridge, deps.home, sample, deps.network)
+    servers = McpServers(deps.settings, blocks, deps.tools, deps.bridge, deps.home, sample, deps.network)
 
     def apply_config() -> None:
-        if deps.get("mcp.auto_reload_on_config_change"):
+        if deps.settings().mcp.auto_reload_on_config_change:
             servers.reload()
 
     ctx.register_slash_command(

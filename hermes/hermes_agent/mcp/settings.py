@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from hermes_agent.config.load import section
 from hermes_agent.config.schema import variables
+from hermes_agent.config.settings import section
 from hermes_agent.core.errors import ToolFailed
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -58,14 +58,11 @@ class McpServerSettings(NamedTuple):
         tools = values.get("tools") or {}
         return section(
             cls,
-            values.get,
-            "",
-            {
-                "timeout_s": "timeout",
-                "connect_timeout_s": "connect_timeout",
-                "keepalive_s": "keepalive_interval",
-                "parallel": "supports_parallel_tool_calls",
-            },
+            values,
+            timeout_s=values.get("timeout"),
+            connect_timeout_s=values.get("connect_timeout"),
+            keepalive_s=values.get("keepalive_interval"),
+            parallel=values.get("supports_parallel_tool_calls"),
             name=name,
             plugin=str(values.get("plugin") or ""),
             args=tuple(map(str, values.get("args") or ())),

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.image_video import VALID_ASPECT_RATIOS
 from hermes_agent.contracts.kind import ProviderLookup, is_provider_available
 from hermes_agent.contracts.tool import Effect, Registrar
@@ -140,7 +141,7 @@ class MediaDeps(NamedTuple):
     bridge: Bridge
     controlled_place: Callable[[str], str]
     credentials: Credentials
-    get: Callable[[str], Any]
+    settings: Callable[[], Settings]
     home: Path
     hooks: HookBus
     open_file: Callable[[str], IO[bytes]]
@@ -194,8 +195,8 @@ def register(ctx: Registrar, deps: MediaDeps) -> MediaServices:
 
 def can_describe_images(deps: MediaDeps) -> bool:
     """Say whether a model that accepts images is configured."""
-    vision = deps.get("auxiliary.vision") or {}
-    named = vision.get("model") or vision.get("base_url") or vision.get("provider") not in ("", "auto", "main", None)
+    vision = deps.settings().auxiliary.vision
+    named = vision.model or vision.base_url or vision.provider not in ("", "auto", "main")
     return bool(named) or deps.supports_images(deps.select_model().provider)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from hermes_agent.config.settings import Settings, plain
 from hermes_agent.contracts.image_video import (
     ImageGenProvider,
     VideoGenProvider,
@@ -178,8 +179,7 @@ class MediaService:
 
     def _judge(self, text: str, provider: str) -> SpeechVerdict:
         """Return what the plugins let be spoken."""
-        tts = self.values().get("tts") or {}
-        required = (tts.get("pre_synthesis") or {}).get("required_plugins") or ()
+        required = Settings(self.values()).tts.pre_synthesis.required_plugins
         return judge_speech(self.fire, text, provider, required=required, listening=self.listeners(SPEECH_HOOK))
 
     def stream_speech(self, text: str) -> SpeechStream | None:
@@ -189,7 +189,7 @@ class MediaService:
         provider = self.select_speech().provider
         if provider is not None and not is_provider_available(provider):
             provider = None
-        return stream_speech(text, self.values().get("tts") or {}, provider, self._judge)
+        return stream_speech(text, plain(Settings(self.values()).tts), provider, self._judge)
 
     def copy_picture(self, picture: str) -> str:
         """Return the path of a copy of a local image, so that no command replaces it before it is read.
@@ -277,9 +277,9 @@ class MediaService:
         values = self.values()
         chosen = choose_image_gen(self.providers("image_gen"), values)
         if chosen.provider is None:
-            kind = "provider_not_registered" if read_setting(values, "image_gen.provider") else "no_provider"
+            kind = "provider_not_registered" if Settings(values).image_gen.provider.strip() else "no_provider"
             return image_error_response(error=chosen.reason, error_type=kind, prompt=prompt)
-        model = read_setting(values, "image_gen.model") or None
+        model = str(plain(Settings(values).image_gen).get("model") or "").strip() or None
         return generate_image(chosen.provider, prompt, aspect_ratio, model=model, **pictures)
 
     def can_generate_images(self) -> bool:
@@ -299,9 +299,9 @@ class MediaService:
         """
         values, chosen = self.values(), self.select_video()
         if chosen.provider is None:
-            kind = "provider_not_registered" if read_setting(values, "video_gen.provider") else "no_provider"
+            kind = "provider_not_registered" if Settings(values).video_gen.provider.strip() else "no_provider"
             return video_error_response(error=chosen.reason, error_type=kind, prompt=prompt)
-        model = read_setting(values, "video_gen.model")
+        model = str(plain(Settings(values).video_gen).get("model") or "").strip()
         return generate_video(chosen.provider, prompt, ({"model": model} if model else {}) | options)
 
     def can_generate_videos(self) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.config import Config
-from hermes_agent.config.load import section
+from hermes_agent.config.settings import Settings, section
 from hermes_agent.contracts.kind import ProviderLookup
 from hermes_agent.contracts.memory import MEMORY
 from hermes_agent.contracts.tool import Effect, Registrar
@@ -287,15 +287,15 @@ class MemoryServices(NamedTuple):
 
 def register(ctx: Registrar, deps: MemoryDeps) -> MemoryServices:
     """Register the tools and return the memory; `memory` is left out when both notes are disabled."""
-    get = deps.config.get
+    settings = deps.config.settings.memory
     memory = MemoryManager(
         deps.home,
         deps.tools,
         deps.bridge,
-        settings=section(NoteSettings, get, "memory"),
+        settings=section(NoteSettings, settings),
         people=deps.people,
         choose=partial(select_memory, deps.providers, deps.values),
-        for_everybody=get("memory.provider_serves") == "everybody",
+        for_everybody=settings.provider_serves == "everybody",
     )
     if memory.has_notes:
         tool = MemoryTool(memory.notes_of, memory.notify_change)
@@ -318,6 +318,6 @@ def select_memory(lookup: ProviderLookup, values: Callable[[], dict[str, Any]]) 
     providers, config = lookup[MEMORY.name], values()
     provider, why = lookup.choose(MEMORY.name, config)
     if provider is None:
-        return SelectedMemory(why=why if (config.get("memory") or {}).get("provider") else "")
+        return SelectedMemory(why=why if Settings(config).memory.provider else "")
     others = tuple(name for name in providers.names() if providers.get(name) is not provider)
     return SelectedMemory(provider, providers.owner(provider.name) or "", others=others)

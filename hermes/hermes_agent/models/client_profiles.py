@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.config.settings import Settings, plain
 from hermes_agent.contracts.model_client import ClientProfile, ClientServices, ModelClient, SetupHint
 from hermes_agent.core.errors import EXIT_USAGE, LockHeld, UserError
 
@@ -37,12 +38,11 @@ def client_services(
     return ClientServices(settings or {}, model, is_selected, http_client, _load_http, _mask_message, _exclusive)
 
 
-def configured_services(profile: ClientProfile, config_get: Callable[[str], Any]) -> ClientServices:
+def configured_services(profile: ClientProfile, settings: Settings) -> ClientServices:
     """Return what a profile gets for the model that the config names."""
-    block = config_get("model")
-    names: Mapping[str, Any] = block if isinstance(block, Mapping) else {"default": block}
-    is_selected = str(names.get("provider") or "").strip().lower() in (profile.name, *profile.aliases)
-    return client_services(profile, block, model=str(names.get("default") or ""), is_selected=is_selected)
+    model = settings.model
+    is_selected = model.provider.strip().lower() in (profile.name, *profile.aliases)
+    return client_services(profile, plain(model), model=model.default, is_selected=is_selected)
 
 
 _WITHOUT = """\

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hermes_agent.config.effective import header_secrets
+from hermes_agent.config.settings import Settings, plain
 from hermes_agent.contracts.model_client import ClientProfile, ModelClient
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.core.redaction import redactor
@@ -83,9 +84,10 @@ class ModelSelection:
 
 
 def select_model(
-    config_get: Callable[[str], Any],
+    config: Settings,
     credentials: Credentials,
     *,
+    block: Mapping[str, Any] | None = None,
     model: str = "",
     provider: str = "",
     profile: str = "",
@@ -101,8 +103,8 @@ def select_model(
     starts without the key, and a key that is added later is found at the next request.
 
     Args:
-        config_get: `Config.get`; `model` is read (a name, or a mapping with `default`, `provider`, `base_url`,
-            `api_key`, `max_tokens` and the settings of a `ClientProfile`), `providers`, `agent.reasoning_effort`.
+        config: `model`, `providers`, `agent.reasoning_effort`, `prompt_caching` and the key strategies are read.
+        block: takes the place of the block `model`; it may have the settings of a `ClientProfile`.
         model: replaces `model.default`.
         provider: replaces `model.provider`; the rest of the block is ignored for another provider than that.
         profile: name of a key in the provider's `profiles`; "" and `default` are the default key.
@@ -118,30 +120,27 @@ def select_model(
             has no value.
         ValueError: the provider has no such key profile.
     """
-    settings = _settings(config_get("model"))
-    own = config_get("providers") or {}
+    given = plain(config.model) if block is None else block
+    settings, own = _settings(given), config.providers
     # the block `model` belongs to one provider: another one has other names, addresses and keys
-    block = settings if provider in ("", settings["provider"], CUSTOM) else _settings("")
+    named = settings if provider in ("", settings["provider"], CUSTOM) else _settings("")
     wish = _RequestedModel(
         provider=provider or settings["provider"],
-        model=model or block["default"],
-        base_url=block["base_url"],
-        key=block["api_key"] or ((block["key_env"] and credentials.get(block["key_env"])) or "").strip(),
+        model=model or named["default"],
+        base_url=named["base_url"],
+        key=named["api_key"] or ((named["key_env"] and credentials.get(named["key_env"])) or "").strip(),
     )
     known, stored = _KnownProviders(catalogue or ProviderCatalog(), own), logins or LoginStore(None)
     found, why, address = _provider(wish, known, credentials, stored)
     brings_client = found.profile if found is not None else None
     if found is None or isinstance(brings_client, ClientProfile):
-        given = [brings_client] if isinstance(brings_client, ClientProfile) else known.catalogue.client_profiles()
-        for each in given:
+        profiles = [brings_client] if isinstance(brings_client, ClientProfile) else known.catalogue.client_profiles()
+        for each in profiles:
             find_profile_key(each.name, {}, profile, credentials, stored)
-        return _select_client_profile(
-            given, config_get("model"), wish, credentials, known, explicit=found is not None, why=why
-        )
+        return _select_client_profile(profiles, given, wish, credentials, known, explicit=found is not None, why=why)
     entry = own.get(found.name) or {}
-    caching = config_get("prompt_caching") or {}
     found = _with_protocol(
-        found, block["api_mode"] or str(entry.get("transport") or ""), caching.get("cache_ttl") or "5m"
+        found, named["api_mode"] or str(entry.get("transport") or ""), config.prompt_caching.cache_ttl or "5m"
     )
     endpoint = _endpoint(found, address, wish.key, entry, credentials)
     if profile and (login := stored.get(found.name, profile)) is not None:
@@ -155,7 +154,7 @@ def select_model(
             hint="Name one with `hermes config set model.default NAME`, or `hermes --model NAME`.",
             exit_status=EXIT_USAGE,
         )
-    effort = str((config_get("agent") or {}).get("reasoning_effort") or "").strip()
+    effort = config.agent.reasoning_effort.strip()
 
     def client(own: ModelEndpoint) -> HttpModelClient:
         from hermes_agent.models.client import HttpModelClient  # a start sends no request, and needs no protocol
@@ -174,7 +173,7 @@ def select_model(
 
     keys = [endpoint]
     if not (profile or wish.key):
-        strategy = (config_get("credential_pool_strategies") or {}).get(found.name) or ""
+        strategy = config.credential_pool_strategies.get(found.name) or ""
         pool = _pool(endpoint, entry if strategy else {}, credentials, stored)
         keys = (pools or KeyPools()).in_rotation(pool, strategy) or keys
     return selection(keys[0], tuple(map(selection, keys[1:])))

@@ -119,7 +119,7 @@ def option_problems(
                 from hermes_agent.config.validate import describe_violation  # needed only for a problem
 
                 yield str(describe_violation(violation, layer.document, schema))
-    entries = config.values.get("plugins", {}).get("entries", {})
+    entries = config.settings.plugins.entries
     for manifest in declaring:
         if manifest.kind != "platform":
             yield from _missing(manifest, entries, has_env)

@@ -192,7 +192,7 @@ def register_package(by: Registration) -> None:
             by.refused(SKILL.label, exc.name, exc.owner)
             continue
         add_once(by.record.skills_registered, entry.qualified)
-    configured = services.config.values.get("mcp_servers") or {}
+    configured = services.config.settings.mcp_servers
     if content.servers:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     for server in content.servers:

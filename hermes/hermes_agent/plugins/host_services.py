@@ -16,6 +16,7 @@ from hermes_agent.adapters.registry import PlatformRegistry
 from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.commands import CommandTable
 from hermes_agent.config.load import Layer
+from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.command import CLI_COMMAND, CliCommand
 from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, ContextEngine, choose_context_engine
 from hermes_agent.contracts.cron_scheduler import CRON_SCHEDULER, CronScheduler, choose_cron_scheduler
@@ -230,8 +231,9 @@ class ConfigValues(Protocol):
         """The config files in effect, weakest first."""
         ...
 
-    def get(self, path: str) -> Any:
-        """Return the value in effect at a dotted path, with its default."""
+    @property
+    def settings(self) -> Settings:
+        """The values with their types."""
         ...
 
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from hermes_agent.agent.settings import UsageCap, UsageLimits, find_unpriced, price_refusal, read_limits, usage_caps
+from hermes_agent.config.settings import plain
 from hermes_agent.contracts.model_client import NO_OPTIONS, ModelAnswer, ModelClient, ModelRequest, RequestOptions
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import new_id
@@ -69,7 +70,7 @@ def find_route(ground: ModelServices, wanted: Overrides, *, images: bool) -> Mod
         ConfigError: the provider is unknown.
         ValueError: the provider has no such profile.
     """
-    vision = (ground.config.values.get("auxiliary") or {}).get("vision") or {}
+    vision: Mapping[str, Any] = plain(ground.config.settings.auxiliary.vision)
     if images and not (wanted.provider or wanted.model or wanted.profile) and _is_set(vision):
         found = find_task_route(ground, vision)
     else:
@@ -160,19 +161,19 @@ async def request_answer(
         UserError: a cap of the operator is reached (`limits`).
         ModelError: there is no answer, or none within `timeout_s` seconds.
     """
-    shared, values = ground.bridge.has_core_loop, ground.config.values
+    shared, settings = ground.bridge.has_core_loop, ground.config.settings
     found = _caps(ground)
     refusal = await ground.bridge.run(_cap_reached, ground, found) if shared else _cap_reached(ground, found)
     if refusal:
         raise UserError(refusal, hint="Raise the limit in the config, or wait until tomorrow.")
     clients = ground.clients if shared else ClientPool()
-    selection, chain = way.selection, way.chain or values.get("fallback_providers")
+    selection, chain = way.selection, way.chain or settings.fallback_providers
     chosen = clients.make_chosen(
         selection, lambda: fallback_selections(chain, lambda block: ground.select_model(settings=block))
     )
     if refusal := _price_refusal(ground, found, chosen):
         raise UserError(refusal)
-    retries = int((values.get("auxiliary") or {}).get("transient_retries") or 0)
+    retries = settings.auxiliary.transient_retries
     try:
         async with asyncio.timeout(timeout_s) as limit:
             if shared:
@@ -195,7 +196,7 @@ async def request_answer(
 
 
 def _limits(ground: ModelServices) -> UsageLimits:
-    return read_limits(ground.config.values.get("limits") or {})
+    return read_limits(ground.config.settings)
 
 
 def _account_session() -> str:

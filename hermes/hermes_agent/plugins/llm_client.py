@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
+from hermes_agent.config.settings import plain
 from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest
 from hermes_agent.contracts.model_provider import BUILTIN_TASKS, TASK_DEFAULTS
 from hermes_agent.core.log_context import log_context
@@ -404,8 +405,7 @@ def task_settings(ground: HostServices, key: str) -> dict[str, Any]:
     The environment overrides `auxiliary.<key>`, which overrides the plugin's defaults.
     """
     task = ground.auxiliary_tasks.get(key)
-    section = ground.config.values.get("auxiliary")
-    written = section.get(key) if isinstance(section, Mapping) else None
+    written = plain(ground.config.settings.auxiliary).get(key)
     block = dict(TASK_DEFAULTS if task is None else task.defaults)
     if task is not None and task.inherit_from and task.inherit_from != key:
         block = {**task_settings(ground, task.inherit_from), **task.own_defaults}
@@ -489,9 +489,9 @@ def _find_route(ground: HostServices, call: AuxiliaryCall) -> ModelRoute:
 
 def _default_model(ground: HostServices, provider: str, task: str | None) -> str:
     """Return the model of a provider for a task that names none."""
-    active = ground.config.values.get("model")
-    if isinstance(active, Mapping) and active.get("provider") == provider and active.get("default"):
-        return str(active["default"])
+    active = ground.config.settings.model
+    if active.provider == provider and active.default:
+        return active.default
     profile = ground.model_providers.profile(provider)
     if profile is None:
         return ""

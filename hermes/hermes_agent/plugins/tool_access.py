@@ -138,7 +138,7 @@ class _PluginScope(CallScope):
             NoApprover(f"when plugin `{self._plugin}` calls it outside a conversation"),
             timeout_s=APPROVAL_TIMEOUT_S,
             hooks=ApprovalHooks(ground.hooks, ground.bridge, surface="gateway", session_key=""),
-            off=(ground.config.values.get("approvals") or {}).get("mode") == "off",
+            off=ground.config.settings.approvals.mode == "off",
         )
 
 

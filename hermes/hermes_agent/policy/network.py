@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.core.errors import ConfigError
 from hermes_agent.system.safe_http import is_allowed_address
 
@@ -43,7 +44,6 @@ Mode = Literal["off", "ask", "hosts", "on"]
 """
 MODES: tuple[Mode, ...] = get_args(Mode)
 
-_KEYS = ("network.hosts", "network.deny", "security.website_blocklist", "security.allow_private_urls")
 _CONTAINERS = ("docker", "singularity")
 """Backends in which commands have the network of the container engine, or none."""
 
@@ -220,17 +220,17 @@ class HostTable(NamedTuple):
     """Why the lists cannot be read; then every host is denied."""
 
     @classmethod
-    def of(cls, get: Callable[[str], Any]) -> HostTable:
-        """Read the lists; `get` returns the value of a config key.
+    def of(cls, settings: Settings) -> HostTable:
+        """Read the lists.
 
         Raises:
             ConfigError: an entry is invalid.
         """
         return cls(
-            tuple(_entries("network.hosts", get("network.hosts") or ())),
-            tuple(_entries("network.deny", get("network.deny") or (), ports=None)),
-            get("security.website_blocklist"),
-            get("security.allow_private_urls") is True,
+            tuple(_entries("network.hosts", settings.network.hosts)),
+            tuple(_entries("network.deny", settings.network.deny, ports=None)),
+            settings.security.website_blocklist,
+            settings.security.allow_private_urls,
         )
 
     def judge(self, host: str, port: int) -> HostVerdict:
@@ -282,26 +282,24 @@ class HostTables:
     """The current table: that of the config, and what users permanently allowed in this process.
 
     Args:
-        get: returns the current value of a config key.
+        settings: returns the settings in effect: another object after each reload of the config.
         home: the home with the config that keeps the answers `always`; None keeps them in memory only.
-        values: returns the config in effect, which is another object after each reload. Without it each use reads the
-            lists.
     """
 
-    def __init__(
-        self, get: Callable[[str], Any], home: Path | None = None, values: Callable[[], object] | None = None
-    ) -> None:
-        self._get, self._home, self._values = get, home, values
+    def __init__(self, settings: Callable[[], Settings], home: Path | None = None) -> None:
+        self._settings, self._home = settings, home
         self._added: list[str] = []
         self._read: tuple[list[Any], HostTable] | None = None
         self._restricts: tuple[object, int, bool] | None = None
 
     def current(self) -> HostTable:
         """Return the table; when the lists are invalid, a table that denies every host."""
-        given = [self._get(key) for key in _KEYS]
+        settings = self._settings()
+        network, security = settings.network, settings.security
+        given = [network.hosts, network.deny, security.website_blocklist, security.allow_private_urls]
         if self._read is None or self._read[0] != [*given, list(self._added)]:
             try:
-                table = HostTable.of(self._get)
+                table = HostTable.of(settings)
                 added = tuple(_entries("network.hosts", self._added))
                 table = table._replace(hosts=(*table.hosts, *added))
             except ConfigError as exc:
@@ -312,7 +310,7 @@ class HostTables:
     @property
     def tool_mode(self) -> Mode:
         """Treatment of hosts that no list names, for requests of tools."""
-        mode: Mode = self._get("network.tools") or "on"
+        mode: Mode = self._settings().network.tools
         return mode
 
     def judge_for_tool(self, host: str, port: int) -> HostVerdict:
@@ -327,12 +325,12 @@ class HostTables:
     @property
     def restricts_tools(self) -> bool:
         """Whether tools are refused some destination, or ask about it: each tool call reads it several times."""
-        known, values = self._restricts, None if self._values is None else self._values()
-        if known is not None and values is not None and known[0] is values and known[1] == len(self._added):
+        known, settings = self._restricts, self._settings()
+        if known is not None and known[0] is settings and known[1] == len(self._added):
             return known[2]
         table = self.current()
         restricts = self.tool_mode != "on" or bool(table.denied or table.blocklist or table.broken)
-        self._restricts = values, len(self._added), restricts
+        self._restricts = settings, len(self._added), restricts
         return restricts
 
     def allow_always(self, text: str) -> None:
@@ -345,7 +343,7 @@ class HostTables:
         if self._home is not None:
             from hermes_agent.config.edit import set_value  # a slow import, for the rare answer `always`
 
-            present = list(dict.fromkeys([*(self._get("network.hosts") or ()), *self._added]))
+            present = list(dict.fromkeys([*self._settings().network.hosts, *self._added]))
             set_value(self._home, ("network", "hosts"), [*present, *([] if text in present else [text])])
         self._added.append(text)
 
@@ -381,25 +379,24 @@ def groups() -> Mapping[str, Sequence[str]]:
     return named
 
 
-def explain_unruled(backend: str, get: Callable[[str], Any]) -> str:
+def explain_unruled(backend: str, settings: Settings) -> str:
     """Return why the table of hosts does not hold for the connections of commands; empty when it does.
 
     Args:
         backend: name of the backend in which commands run.
-        get: returns the value of a config key.
     """
-    mode = get("terminal.network")
+    mode = settings.terminal.network
     if backend in _CONTAINERS:
         if mode in ("hosts", "ask"):
             return (
                 f"`terminal.network` is `{mode}`, and a {backend} container has all of the network (`on`) or none:"
                 " commands reach no host"
             )
-        lists = "; `network.deny` does not hold there" if get("network.deny") else ""
+        lists = "; `network.deny` does not hold there" if settings.network.deny else ""
         return f"a {backend} container has the network of its engine{lists}" if mode == "on" else ""
     if backend != "local":
         return f"commands have the network of the backend {backend}: `terminal.network` and `network` do not hold there"
-    if get("terminal.sandbox") == "off":
+    if settings.terminal.sandbox == "off":
         return (
             "commands run outside a sandbox and have the network of this machine: `terminal.network` and `network` do"
             " not hold for them"

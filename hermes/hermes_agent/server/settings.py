@@ -5,22 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from hermes_agent.config.load import section
+from hermes_agent.config.settings import Settings, section
 from hermes_agent.core.errors import ConfigError
 
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?)(?::(?P<port>\d{1,5}))?")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?")
 _KEY = re.compile(r"[\x21-\x7e]+")
-
-
-class ConfigLookup(Protocol):
-    """The used part of the config."""
-
-    def get(self, key: str, /) -> Any:
-        """Return the effective value of a dotted key."""
 
 
 class ServerSecrets(Protocol):
@@ -74,54 +67,52 @@ class HttpSettings:
         return f"ServerSettings(host={self.host!r}, port={self.port}, enabled={self.enabled})"
 
 
-def read_settings(config: ConfigLookup, secrets: ServerSecrets) -> HttpSettings:
+def read_settings(settings: Settings, secrets: ServerSecrets) -> HttpSettings:
     """Return the settings; the variables `API_SERVER_*` win over the config.
 
     Raises:
         ConfigError: a value is invalid; the message names the variable or key.
     """
-    port, port_from = _port(config, secrets)
+    server = settings.server
+    port, port_from = _port(server.port, secrets)
     fixed = ("grace_s", "keepalive_s", "max_queued_turns", "max_queued_per_session", "max_body_bytes")
     return section(
         HttpSettings,
-        config.get,
-        "server",
-        dict.fromkeys(fixed, ""),
-        enabled=_enabled(config, secrets),
-        host=(secrets.get("API_SERVER_HOST") or str(config.get("server.host"))).strip(),
+        server,
+        fixed,
+        enabled=_enabled(server.enabled, secrets),
+        host=(secrets.get("API_SERVER_HOST") or server.host).strip(),
         port=port,
         port_from=port_from,
-        key=_key(config, secrets),
-        allowed_hosts=frozenset(_hosts(config.get("server.allowed_hosts") or ())),
-        allowed_origins=frozenset(_origins(config.get("server.allowed_origins") or ())),
+        key=_key(server.key, secrets),
+        allowed_hosts=frozenset(_hosts(server.allowed_hosts)),
+        allowed_origins=frozenset(_origins(server.allowed_origins)),
     )
 
 
-def _enabled(config: ConfigLookup, secrets: ServerSecrets) -> bool:
+def _enabled(configured: bool, secrets: ServerSecrets) -> bool:
     given = (secrets.get("API_SERVER_ENABLED") or "").strip()
     if not given:
-        return bool(config.get("server.enabled"))
+        return configured
     word = given.lower()
     if word not in _TRUE | _FALSE:
         raise ConfigError(f"API_SERVER_ENABLED is {given!r}: expected true or false")
     return word in _TRUE
 
 
-def _port(config: ConfigLookup, secrets: ServerSecrets) -> tuple[int, str]:
+def _port(configured: int, secrets: ServerSecrets) -> tuple[int, str]:
     given = (secrets.get("API_SERVER_PORT") or "").strip()
     if not given:
-        return int(config.get("server.port")), "server.port"
+        return configured, "server.port"
     if not (given.isascii() and given.isdigit() and int(given[:6]) <= 65535):
         raise ConfigError(f"API_SERVER_PORT is {given!r}: expected a port, 0 to 65535")
     return int(given), "API_SERVER_PORT"
 
 
-def _key(config: ConfigLookup, secrets: ServerSecrets) -> str:
+def _key(configured: str, secrets: ServerSecrets) -> str:
     """Return the key. A key that no header can contain is rejected; the message does not show it."""
     variable = (secrets.get("API_SERVER_KEY") or "").strip()
-    key, name = (
-        (variable, "API_SERVER_KEY") if variable else (str(config.get("server.key") or "").strip(), "server.key")
-    )
+    key, name = (variable, "API_SERVER_KEY") if variable else (configured.strip(), "server.key")
     if key and not _KEY.fullmatch(key):
         raise ConfigError(f"{name} has characters that are invalid in an HTTP header: use ASCII without spaces")
     return key

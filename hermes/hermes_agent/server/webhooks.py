@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.core.errors import ConfigError, ModelError, RetryLater, UserError
 from hermes_agent.core.log_context import log_context
 from hermes_agent.core.messages import fold
@@ -32,7 +33,7 @@ from hermes_agent.server.http_types import (
     json_reply,
     read_body,
 )
-from hermes_agent.server.settings import ConfigLookup, ServerSecrets
+from hermes_agent.server.settings import ServerSecrets
 
 if TYPE_CHECKING:
     from hermes_agent.agent import Agent
@@ -139,14 +140,13 @@ class WebhookRoute:
         return f"WebhookRoute({self.name!r}, check={self.check!r})"
 
 
-def read_routes(config: ConfigLookup, secrets: ServerSecrets) -> dict[str, WebhookRoute]:
+def read_routes(settings: Settings, secrets: ServerSecrets) -> dict[str, WebhookRoute]:
     """Return the routes by name.
 
     Raises:
         ConfigError: a name is not allowed in an address, or a route has no secret.
     """
-    found: dict[str, Mapping[str, Any]] = config.get("webhooks") or {}
-    return {name: _route(name, entry, secrets) for name, entry in found.items()}
+    return {name: _route(name, entry, secrets) for name, entry in settings.webhooks.items()}
 
 
 def fill_template(template: str, values: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.config import Config
+from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.tool import Effect, PluginSkill, Registrar
 from hermes_agent.core.untrusted import mark_untrusted
@@ -375,8 +376,8 @@ class SkillDeps(NamedTuple):
     provenance: TaintTracker
 
 
-def _write_mode(config: Config) -> str:
-    return "propose" if config.get("skills.write_approval") else str(config.get("skills.write"))
+def _write_mode(settings: Settings) -> str:
+    return "propose" if settings.skills.write_approval else settings.skills.write
 
 
 class SkillServices(NamedTuple):
@@ -391,13 +392,13 @@ def register(ctx: Registrar, deps: SkillDeps) -> SkillServices:
     """Register both tools and return the library."""
     library = SkillLibrary(
         deps.home,
-        SkillSettings.of(deps.config.get),
+        SkillSettings.of(deps.config.settings),
         plugins=deps.plugin_skills,
         hooks=deps.hooks,
         has_value=deps.has_value,
         disabled_plugins=deps.disabled_plugins,
         source_of=deps.provenance.source_of,
-        setting_values=lambda: deps.config.get("skills.config") or {},
+        setting_values=lambda: deps.config.settings.skills.config,
     )
     view, listing = SkillView(library), partial(skills_list, library)
     ctx.register_tool("skills_list", "skills", LIST_SCHEMA, listing, library.has_skills, emoji="📚")
@@ -417,12 +418,12 @@ def register(ctx: Registrar, deps: SkillDeps) -> SkillServices:
     def editor() -> SkillEditor:
         from hermes_agent.skills.skill_changes import SkillEditor  # most processes change no skill
 
-        return SkillEditor(library, lambda: int(deps.config.get("skills.write_budget")))
+        return SkillEditor(library, lambda: deps.config.settings.skills.write_budget)
 
     def manage(args: dict[str, Any], **kwargs: Any) -> str:
         from hermes_agent.skills.skill_changes import SkillManage  # with the editor
 
-        return SkillManage(editor(), deps.proposals, partial(_write_mode, deps.config))(args, **kwargs)
+        return SkillManage(editor(), deps.proposals, partial(_write_mode, deps.config.settings))(args, **kwargs)
 
     deps.proposals.serve("skill", SkillProposals(editor))
     ctx.register_tool("skill_manage", "skills", CHANGE_SCHEMA, manage, emoji="📝", effect=Effect("remembers"))

@@ -18,7 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.config.load import section
+from hermes_agent.config.settings import Settings, section
 from hermes_agent.contracts.tool import SKILL, PluginSkill
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import RegistryFacade
@@ -232,25 +232,25 @@ class SkillSettings:
     """Whether the skills that come with the agent are offered."""
 
     @classmethod
-    def of(cls, get: Callable[[str], Any]) -> SkillSettings:
-        """Return the settings of the config.
-
-        Args:
-            get: returns the setting of a key (`skills.disabled`).
-        """
-        by_platform = get("skills.platform_disabled") or {}
-        keys = {
-            "variables": "skills.template_vars",
-            "shell": "skills.inline_shell",
-            "shell_timeout_s": "skills.inline_shell_timeout",
-            "passthrough": "terminal.env_passthrough",
-        }
+    def of(cls, settings: Settings) -> SkillSettings:
+        """Return the settings of the config."""
+        skills = settings.skills
         return cls(
-            tuple(Path(os.path.expandvars(str(p))).expanduser() for p in get("skills.external_dirs") or ()),
-            frozenset(map(str, get("skills.disabled") or ())),
-            tuple((str(platform), frozenset(map(str, names or ()))) for platform, names in by_platform.items()),
-            section(SkillTextRules, get, "skills", keys),
-            bool(get("skills.bundled")),
+            tuple(Path(os.path.expandvars(str(p))).expanduser() for p in skills.external_dirs),
+            frozenset(map(str, skills.disabled)),
+            tuple(
+                (str(platform), frozenset(map(str, names or ())))
+                for platform, names in skills.platform_disabled.items()
+            ),
+            section(
+                SkillTextRules,
+                skills,
+                variables=skills.template_vars,
+                shell=skills.inline_shell,
+                shell_timeout_s=skills.inline_shell_timeout,
+                passthrough=settings.terminal.env_passthrough,
+            ),
+            skills.bundled,
         )
 
     def is_disabled(self, skill: LocalSkill, platform: str) -> bool:

@@ -11,10 +11,10 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from hermes_agent.config.load import section
+from hermes_agent.config.settings import Settings, section
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.tools.arguments import repair_name
@@ -43,10 +43,10 @@ class SearchSettings(NamedTuple):
     max_search_limit: int = 20
 
     @classmethod
-    def of(cls, get: Callable[[str], Any]) -> SearchSettings:
+    def of(cls, settings: Settings) -> SearchSettings:
         """Read the block from a config."""
-        enabled = get("tools.tool_search.enabled")
-        return section(cls, get, "tools.tool_search", enabled={True: "on", False: "off"}.get(enabled, enabled))
+        search = settings.tools.tool_search
+        return section(cls, search, enabled="on" if search.enabled is True else search.enabled)
 
     def room_tokens(self, window: int) -> float:
         """Return how many tokens the tools of plugins may take.

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from hermes_agent.config.load import section
+from hermes_agent.config.settings import Settings, section
 from hermes_agent.core.registry import BUILTIN, Registry, current_owner, staged_store
 from hermes_agent.tools.registry import ToolRegistry
 
@@ -46,10 +46,16 @@ class ToolsetChoice(NamedTuple):
     """`agent.disabled_toolsets`."""
 
     @classmethod
-    def of(cls, get: Callable[[str], Any]) -> ToolsetChoice:
+    def of(cls, settings: Settings) -> ToolsetChoice:
         """Read the choice from a config."""
-        keys = {"default": "toolsets", "platforms": "platform_toolsets", "known": "known_plugin_toolsets"}
-        return section(cls, get, "agent", keys | {"disabled": "agent.disabled_toolsets"})
+        return section(
+            cls,
+            settings,
+            default=settings.toolsets,
+            platforms=settings.platform_toolsets,
+            known=settings.known_plugin_toolsets,
+            disabled=settings.agent.disabled_toolsets,
+        )
 
     def for_platform(self, platform: str) -> tuple[str, ...]:
         """Return the toolsets that are named for a platform."""

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from hermes_agent.config.load import section
+from hermes_agent.config.settings import Settings, section
 from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.caches import LruDict
@@ -60,9 +60,9 @@ class CheckpointLimits(NamedTuple):
     retention_days: float = 30
 
     @classmethod
-    def of(cls, get: Callable[[str], Any]) -> CheckpointLimits:
-        """Read the settings; `get` returns the value of a key."""
-        return section(cls, get, "checkpoints")
+    def of(cls, settings: Settings) -> CheckpointLimits:
+        """Read the settings."""
+        return section(cls, settings.checkpoints)
 
 
 class Checkpoints:
@@ -81,10 +81,10 @@ class Checkpoints:
         self._explained = False
 
     @classmethod
-    def from_config(cls, home: Path, get: Callable[[str], Any], environ: Mapping[str, str]) -> Checkpoints:
-        """Return the checkpoints of a home; `get` returns the value of a config key."""
+    def from_config(cls, home: Path, settings: Settings, environ: Mapping[str, str]) -> Checkpoints:
+        """Return the checkpoints of a home."""
         places = PathRules(str(home), str(Path.home()), environ.get("CREDENTIALS_DIRECTORY", ""))
-        return cls(home, places, CheckpointLimits.of(get), environ)
+        return cls(home, places, CheckpointLimits.of(settings), environ)
 
     # -- make checkpoints ----------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hermes_agent.config import Config
 from hermes_agent.config.home import FileAccess
+from hermes_agent.config.settings import Settings, plain
 from hermes_agent.contracts.kind import ProviderLookup
 from hermes_agent.contracts.terminal_env import TERMINAL_ENV, TerminalBackend, choose_terminal_env
 from hermes_agent.contracts.tool import ApprovalRequest, Effect, Registrar
@@ -148,7 +149,7 @@ class WorkspaceDeps(NamedTuple):
     call_transcript: Callable[..., Coroutine[Any, Any, Any]]
     config: Config
     credentials: Credentials
-    get: Callable[[str], Any]
+    settings: Callable[[], Settings]
     home: Path
     hooks: HookBus
     injected: NoticeInbox
@@ -181,8 +182,8 @@ class WorkspaceServices(NamedTuple):
 
 def register(ctx: Registrar, deps: WorkspaceDeps) -> WorkspaceServices:
     """Register the tools and `/rollback`, and return what other features use of the workspace."""
-    home, get = deps.home, deps.get
-    checkpoints = Checkpoints.from_config(home, deps.config.get, os.environ)
+    home, settings = deps.home, deps.settings
+    checkpoints = Checkpoints.from_config(home, deps.config.settings, os.environ)
     notices = ProcessNotices(home, deps.bridge, deps.injected, deps.call_transcript, deps.provenance.source_of)
     reader = partial(file_access, deps.people)
     shells = register_tools(
@@ -212,7 +213,7 @@ def register(ctx: Registrar, deps: WorkspaceDeps) -> WorkspaceServices:
     return WorkspaceServices(
         checkpoints=checkpoints,
         controlled_place=lambda path: steering_reason(path, str(Path.home())),
-        open_file=lambda path: open_readable(path, home, cwd(), reader(), list(get("terminal.sandbox_paths") or ())),
+        open_file=lambda path: open_readable(path, home, cwd(), reader(), list(settings().terminal.sandbox_paths)),
         process_notices=notices,
         sandbox_name=shells.sandbox_name,
         secret_reason=lambda path: secret_reason(path, home, cwd(), reader()),
@@ -273,7 +274,7 @@ def register_tools(
         provided: returns the terminal environment of a plugin that the config names; called at the first command.
     """
     environ = os.environ if environ is None else environ
-    settings: dict[str, Any] = {**config.get("terminal")}
+    settings: dict[str, Any] = {**plain(config.settings.terminal)}
     credentials = environ.get("CREDENTIALS_DIRECTORY", "")
     added, writable = settings["sandbox_paths"] or (), settings["writable_paths"] or ()
     places = PathRules(str(home), str(Path.home()), credentials, added, reader, writable)
@@ -300,9 +301,11 @@ def register_tools(
         from hermes_agent.workspace.egress.networks import Networks  # for the first command
 
         assert bridge is not None
-        return Networks(settings["network"], tables or HostTables(config.get, home), bridge, path=environ.get("PATH"))
+        return Networks(
+            settings["network"], tables or HostTables(lambda: config.settings, home), bridge, path=environ.get("PATH")
+        )
 
-    persistent = config.get("terminal.persistent_shell")
+    persistent = config.settings.terminal.persistent_shell
     name = str(settings["backend"]).strip().lower()
     shells = TaskShells(backend, persistent=persistent, networks=None if bridge is None else networks, name=name)
     tools = _LazyTools(

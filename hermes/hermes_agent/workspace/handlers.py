@@ -52,29 +52,31 @@ class WorkspaceTools(NamedTuple):
         watcher = watching() if watching else None
         processes = BackgroundProcesses(home / "processes") if watcher is None else watcher.processes
         context = ToolContext(places, cwd, shells, checkpoints=checkpoints, processes=processes)
+        settings = config.settings
+        output, terminal = settings.tool_output, settings.terminal
         limits: dict[str, Any] = {
-            "max_lines": config.get("tool_output.max_lines"),
-            "max_line_chars": config.get("tool_output.max_line_length"),
+            "max_lines": output.max_lines,
+            "max_line_chars": output.max_line_length,
         }
         shown = limits | {
-            "max_bytes": config.get("tool_output.max_bytes"),
+            "max_bytes": output.max_bytes,
             "policy": CommandPolicy(
-                config.get("approvals.deny") or (),
-                config.get("command_allowlist") or (),
+                settings.approvals.deny,
+                settings.command_allowlist,
                 home,
-                config.get("terminal.unconfined_commands") or (),
+                terminal.unconfined_commands,
                 patterns,
             ),
         }
         return cls(
-            ReadFileTool(context, max_chars=config.get("file_read_max_chars"), environ=environ, **limits),
+            ReadFileTool(context, max_chars=settings.file_read_max_chars, environ=environ, **limits),
             WriteFileTool(context),
             PatchTool(context),
             SearchFilesTool(context, environ),
             TerminalTool(
                 context,
                 shells,
-                timeout_s=config.get("terminal.timeout"),
+                timeout_s=terminal.timeout,
                 hooks=hooks,
                 processes=processes,
                 watch=watcher.wake if watcher else lambda: None,

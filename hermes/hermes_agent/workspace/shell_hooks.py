@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.config.home import profile_name
+from hermes_agent.config.settings import Settings, plain
 from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import ToolFailed
@@ -29,15 +30,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-KEYS = ("hooks", "hooks_auto_accept", "hooks_consent")
-
 
 class ShellHookDeps(NamedTuple):
     """Services of the feature."""
 
     bridge: Bridge
     delivery: DeliveryService
-    get: Callable[[str], Any]
+    settings: Callable[[], Settings]
     home: Path
     hooks: HookBus
     network: HostTables
@@ -55,16 +54,16 @@ class ShellHookLoader:
 
     def load(self) -> None:
         """Register the hooks of the config in place of the ones before."""
-        config = {key: self._deps.get(key) for key in KEYS}
-        events = config["hooks"] or {}
-        self._load_outbound(events.get("outbound") if isinstance(events, dict) else None)
+        settings = self._deps.settings()
+        events = plain(settings.hooks)
+        self._load_outbound(settings.hooks.outbound)
         if self._hooks is None and not (
             set(events) - {"output_spill", "outbound"} if isinstance(events, dict) else events
         ):
             return
         if self._hooks is None:
             self._hooks = self._make()
-        limits = self._hooks.load(config, os.environ)
+        limits = self._hooks.load(settings, os.environ)
         bus = self._deps.hooks
         bus.deadlines = replace(bus.deadlines, by_plugin={**bus.deadlines.by_plugin, **limits})
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.agent.learning_review import TASK, LearningReview, corrected_tools, turn_messages
+from hermes_agent.config.settings import Settings
 from hermes_agent.skills import SkillLibrary
 from hermes_agent.testing import call, plugin_host
 from hermes_agent.tools.proposals import Proposals, answer
@@ -97,7 +98,7 @@ def make_review(tmp_path: Path, said: Any, total: int = 1_000_000, spent: int = 
         proposals = Proposals(tmp_path)
         text = said if isinstance(said, str) else json.dumps(said)
         review = LearningReview(
-            {"learning.budget_pct": 3}.get,
+            lambda: Settings({"learning": {"budget_pct": 3}}),
             host.host.bridge,
             Usage(total, spent),  # type: ignore[arg-type]
             proposals,

@@ -11,6 +11,7 @@ import pytest
 from hermes_agent.agent.personalities import Personalities
 from hermes_agent.app.main import main
 from hermes_agent.config import load
+from hermes_agent.config.settings import Settings
 from hermes_agent.console.skins import load_skins, make_theme
 from hermes_agent.console.styled import Piece
 from hermes_agent.skills.prompts import fill_prompt
@@ -96,7 +97,7 @@ def test_the_personality_of_the_config_is_that_of_new_sessions() -> None:
 
 
 def test_a_text_in_the_prompt_cannot_be_taken_for_the_end_of_another_personality() -> None:
-    known = Personalities({"personalities": {"a": "First.", "b": "Second."}}.get)
+    known = Personalities(lambda: Settings({"personalities": {"a": "First.", "b": "Second."}}))
     prompt = known.replace("Base.", "a")
     assert known.replace(prompt, "b") == "Base.\n\n## Personality: b\nSecond.\n(End of the personality.)"
     assert known.replace(known.replace(prompt, "b"), "none") == "Base."

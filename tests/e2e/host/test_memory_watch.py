@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import Callable
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.core.messages import Message
 from hermes_agent.host.maintenance import GRACE_PERIOD_S, MB, MemoryWatch, resident_bytes
 from hermes_agent.testing.chat import chat_host
@@ -39,9 +40,9 @@ async def watched(
             done.append("restart")
             over.set()
 
-        limits = {"gateway.memory_soft_mb": soft, "gateway.memory_hard_mb": hard}
+        settings = Settings({"gateway": {"memory_soft_mb": soft, "memory_hard_mb": hard}})
         used = lambda: left.pop(0) * MB  # noqa: E731
-        watch = MemoryWatch(limits.__getitem__, relieve, restart, aside, used=used, sleep=sleep, clock=lambda: now[0])
+        watch = MemoryWatch(lambda: settings, relieve, restart, aside, used=used, sleep=sleep, clock=lambda: now[0])
         await watch.start()
         await asyncio.wait_for(over.wait(), 30)
         await watch.drain(0)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from e2e.mcp.conftest import PEER, mcp_config, quiet
+from hermes_agent.config.settings import Settings
 from hermes_agent.mcp import sdk
 from hermes_agent.mcp.http_transport import McpDestinations, sign_in
 from hermes_agent.mcp.servers import McpServers
@@ -195,9 +196,7 @@ async def test_a_public_server_is_asked_through_the_proxy_of_the_environment(
         monkeypatch.delenv(name.lower(), raising=False)
 
     async def asked(url: str, **lists: Any) -> None:
-        destinations = McpDestinations(
-            "weather", url, HostTables({f"network.{name}": value for name, value in lists.items()}.get)
-        )
+        destinations = McpDestinations("weather", url, HostTables(lambda: Settings({"network": lists})))
         http = sdk.http_library()
         hooks = {"request": [destinations.check]}
         async with http.AsyncClient(transport=destinations.transport(http, True), event_hooks=hooks) as client:
@@ -217,7 +216,7 @@ async def test_a_public_server_is_asked_through_the_proxy_of_the_environment(
 async def test_a_request_that_nobody_judged_is_not_sent() -> None:
     http = sdk.http_library()
     url = "http://127.0.0.1:9/"
-    transport = McpDestinations("weather", url, HostTables({}.get)).transport(http, True)
+    transport = McpDestinations("weather", url, HostTables(lambda: Settings({}))).transport(http, True)
     with pytest.raises(AddressRejected, match="was not checked"):
         await transport.handle_async_request(http.Request("GET", url))
 
@@ -233,7 +232,7 @@ async def test_the_whole_sign_in_at_a_server_of_another_name(tmp_path: Path) -> 
         threading.Thread(target=lambda: urllib.request.urlopen(address, timeout=60).close(), daemon=True).start()
 
     async def signed_in(**lists: Any) -> None:
-        tables = HostTables({f"network.{name}": value for name, value in lists.items()}.get)
+        tables = HostTables(lambda: Settings({"network": lists}))
         await asyncio.wait_for(sign_in(settings, tmp_path, visit, tables), 60)
 
     environ = {"TEST_GUARDED": str(port), "TEST_ISSUER": issuer}

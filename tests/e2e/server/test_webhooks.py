@@ -11,6 +11,7 @@ import json
 import httpx
 import pytest
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.core.errors import ConfigError
 from hermes_agent.server import HttpSettings, build
 from hermes_agent.server.webhooks import WebhookEndpoint, WebhookTurns, fill_template, read_routes
@@ -20,13 +21,8 @@ SECRET = "the secret of this test"
 NOW = 1_700_000_000
 
 
-class Config(dict):
-    def get(self, key):
-        return super().get(key)
-
-
 def routes(**entries):
-    return read_routes(Config(webhooks=entries), {"WEBHOOK_PUSH_SECRET": SECRET})
+    return read_routes(Settings({"webhooks": entries}), {"WEBHOOK_PUSH_SECRET": SECRET})
 
 
 def mac(body, before=b""):
@@ -210,7 +206,7 @@ def test_a_signature_in_base64_or_with_its_algorithm_is_understood():
 
 def test_a_route_without_a_secret_is_a_config_error_that_says_what_to_set():
     with pytest.raises(ConfigError, match="set the variable WEBHOOK_OTHER_ONE_SECRET"):
-        read_routes(Config(webhooks={"other-one": {}}), {})
+        read_routes(Settings({"webhooks": {"other-one": {}}}), {})
 
 
 def test_values_of_a_template_are_never_read_as_a_template():

@@ -46,6 +46,6 @@ def test_an_entry_that_names_nothing_is_an_error_at_the_start_and_at_a_reload(tm
     (tmp_path / "config.yaml").write_text("network: {hosts: ['https://example.org']}\n")
     found = config.load(tmp_path)
     with pytest.raises(ConfigError, match=r"network.hosts: 'https://example.org'"):
-        settings.network_table(found, found.get, tmp_path, lambda: found.values)
+        settings.network_table(lambda: found.settings, tmp_path)
     with pytest.raises(ConfigError, match=r"network.hosts: 'https://example.org'"):
         settings.reload_config(before, tmp_path)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.hooks.shell_consent import HookConsent
 from hermes_agent.hooks.shell_hooks import (
     BLOCKED,
@@ -217,5 +218,5 @@ def test_the_list_of_upstream_is_honoured_and_one_switch_allows_all(tmp_path: Pa
     assert HookConsent(tmp_path).explain(hook) == ""
     other = guard("other")
     for config, environ in (({"hooks_auto_accept": True}, {}), ({}, {"HERMES_ACCEPT_HOOKS": "1"})):
-        assert HookConsent.from_config(tmp_path, config, environ).explain(other) == ""
-    assert HookConsent.from_config(tmp_path, {}, {}).explain(other)
+        assert HookConsent.from_config(tmp_path, Settings(config), environ).explain(other) == ""
+    assert HookConsent.from_config(tmp_path, Settings({}), {}).explain(other)

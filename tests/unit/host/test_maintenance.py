@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.host.maintenance import DailyMaintenance
 from hermes_agent.policy.taint_store import TaintStore, TrackedText
 from hermes_agent.sessions import Transcript
@@ -23,8 +24,8 @@ async def test_what_strangers_wrote_goes_with_the_session_that_it_came_to(tmp_pa
         keeping.add(session, [TrackedText("https://evil.example/", "words")])
     left = []
     for days in (30, 1e-9):
-        settings = {"sessions.retention_days": days, "sessions.max_size_mb": 0}
-        await DailyMaintenance(path, settings.__getitem__, _run).once()
+        settings = Settings({"sessions": {"retention_days": days, "max_size_mb": 0}})
+        await DailyMaintenance(path, lambda kept=settings: kept, _run).once()
         left.append([len(keeping.texts(session)) for session in ("lives", "gone")])
 
     assert left == [[1, 1], [0, 0]]
@@ -43,8 +44,8 @@ async def test_what_messages_brought_and_long_results_go_with_their_age(tmp_path
     fresh.write_text("x")
     there = []
     for days in (0, 30):
-        settings = {"sessions.retention_days": days, "sessions.max_size_mb": 0}
-        await DailyMaintenance(tmp_path / "state.db", settings.__getitem__, _run).once()
+        settings = Settings({"sessions": {"retention_days": days, "max_size_mb": 0}})
+        await DailyMaintenance(tmp_path / "state.db", lambda kept=settings: kept, _run).once()
         there.append([file.exists() for file in (*files, fresh)])
 
     assert there == [[True] * 5, [False, False, False, True, True]]

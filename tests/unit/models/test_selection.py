@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.credentials import Credentials
@@ -22,7 +23,7 @@ def chosen(
 ) -> ModelSelection:
     block = block if isinstance(block, dict) else {"default": block}
     config = {"model": {"local": NOWHERE, **block}, "providers": providers or {}}
-    return select_model(config.get, Credentials(tmp_path, environ or {}), **asked)
+    return select_model(Settings(config), Credentials(tmp_path, environ or {}), **asked)
 
 
 def summary(selection: ModelSelection) -> tuple[str, str, str, str, str]:

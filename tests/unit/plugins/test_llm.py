@@ -14,6 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import Message, Usage
@@ -74,6 +75,10 @@ class MemoryModel:
 class MemoryConfig:
     def __init__(self, values: dict[str, Any]) -> None:
         self.values = values
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(self.values)
 
 
 class MemoryGround:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.core.errors import ConfigError
 from hermes_agent.policy.network import (
     MODES,
@@ -100,8 +101,11 @@ def test_an_entry_that_names_nothing_is_refused(text):
 
 
 def table(**config: Any) -> HostTable:
-    values = {"network.hosts": (), "network.deny": (), **{name.replace("_", ".", 1): v for name, v in config.items()}}
-    return HostTable.of(values.get)
+    values: dict[str, dict[str, Any]] = {"network": {}, "security": {}}
+    for name, value in config.items():
+        block, _, key = name.partition("_")
+        values[block][key] = value
+    return HostTable.of(Settings(values))
 
 
 def test_a_denied_host_is_denied_at_each_port_though_it_is_listed():
@@ -143,13 +147,12 @@ def test_every_group_has_hosts_that_are_understood():
 
 
 def test_a_broken_list_denies_everything():
-    found = HostTables({"network.hosts": ["a b"]}.get).current()
+    found = HostTables(lambda: Settings({"network": {"hosts": ["a b"]}})).current()
     assert found.judge("example.org", 443) == ("denied", found.broken) and "'a b'" in found.broken
 
 
 def test_always_counts_at_once_and_is_written_once(tmp_path):
-    config = {"network.hosts": ["a.example"]}
-    tables = HostTables(config.get, tmp_path)
+    tables = HostTables(lambda: Settings({"network": {"hosts": ["a.example"]}}), tmp_path)
     assert tables.current().judge("b.example", 443).verdict == "unlisted"
     tables.allow_always("b.example")
     assert tables.current().judge("b.example", 443).verdict == "listed"
@@ -157,38 +160,39 @@ def test_always_counts_at_once_and_is_written_once(tmp_path):
 
 
 def test_whether_tools_are_restricted_is_known_until_the_config_or_an_answer_changes():
-    reads: list[str] = []
-    values = {"network.tools": "on"}
+    open_, restricted = Settings({"network": {"tools": "on"}}), Settings({"network": {"deny": ["evil.example"]}})
+    settings, reads = open_, []
 
-    def get(key: str) -> object:
-        reads.append(key)
-        return values.get(key)
+    def read() -> Settings:
+        reads.append(settings)
+        return settings
 
-    tables = HostTables(get, values=lambda: values)
+    tables = HostTables(read)
     assert not tables.restricts_tools
     reads.clear()
-    assert not tables.restricts_tools and reads == []
-    values = {"network.tools": "on", "network.deny": ["evil.example"]}
+    assert not tables.restricts_tools and reads == [open_]  # the lists are not read again
+    settings = restricted
     assert tables.restricts_tools
-    values = {"network.tools": "on"}
+    settings = open_
     assert not tables.restricts_tools
     tables.allow_always("a.example")
-    assert not tables.restricts_tools and "network.hosts" in reads
+    reads.clear()
+    assert not tables.restricts_tools and len(reads) > 1
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("backend", ["local", "docker", "singularity", "ssh", "modal", "a-plugin"])
 def test_what_the_table_does_not_rule_is_said(mode: Mode, backend: str) -> None:
-    said = explain_unruled(backend, {"terminal.network": mode}.get)
+    said = explain_unruled(backend, Settings({"terminal": {"network": mode}}))
     if backend == "local":
         assert said == "" and "network of this machine" in explain_unruled(
-            backend, {"terminal.network": mode, "terminal.sandbox": "off"}.get
+            backend, Settings({"terminal": {"network": mode, "sandbox": "off"}})
         )
     elif backend in ("docker", "singularity"):
         wanted = {"off": "", "on": "the network of its engine"}.get(mode, "all of the network (`on`) or none")
         assert wanted in said and bool(wanted) == bool(said)
         assert "`network.deny` does not hold there" in explain_unruled(
-            backend, {"terminal.network": "on", "network.deny": ["evil.example"]}.get
+            backend, Settings({"terminal": {"network": "on"}, "network": {"deny": ["evil.example"]}})
         )
     else:
         assert f"the network of the backend {backend}" in said

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.server.http_server import peer_name
 from hermes_agent.server.webhooks import WebhookEndpoint, read_routes
 from unit.server.scripted_door import KEY, LIMIT_S, Gate, Running, echo, serving
@@ -65,7 +66,7 @@ BODY = b"POST /webhooks/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r
     ids=["silent", "half a head", "answered", "half a body"],
 )
 async def test_clients_are_served_while_one_peer_holds_many_connections(said, count, descriptors, caplog) -> None:
-    config = {"webhooks": {"push": {"secret": "the secret of this test"}}}
+    config = Settings({"webhooks": {"push": {"secret": "the secret of this test"}}})
     webhooks = WebhookEndpoint(read_routes(config, {}), None)  # type: ignore[arg-type]
 
     own = len(os.listdir("/proc/self/fd"))

@@ -22,7 +22,7 @@ from hermes_agent.server.http_server import address_of, is_loopback, listen
 
 def settings(home: Path, config: str = "", **variables: str) -> HttpSettings:
     (home / "config.yaml").write_text(config)
-    return read_settings(load(home), Credentials(home, dict(variables)))
+    return read_settings(load(home).settings, Credentials(home, dict(variables)))
 
 
 def test_without_any_setting_it_listens_on_loopback(tmp_path: Path) -> None:

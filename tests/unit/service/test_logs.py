@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -26,18 +26,12 @@ SECRET = "correct-horse-battery-staple"
 STAMP = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d ")
 
 
-class Settings:
-    """The three settings that are read."""
+class Settings(NamedTuple):
+    """The block `logging`."""
 
-    def __init__(self, level: str = "INFO", max_size_mb: float = 5, backup_count: int = 3) -> None:
-        self.values = {
-            "logging.level": level,
-            "logging.max_size_mb": max_size_mb,
-            "logging.backup_count": backup_count,
-        }
-
-    def get(self, key: str, /) -> Any:
-        return self.values[key]
+    level: str = "INFO"
+    max_size_mb: float = 5
+    backup_count: int = 3
 
 
 @pytest.fixture(autouse=True)

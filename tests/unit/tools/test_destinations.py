@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.core.registry import Owner
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy import Approvals, Refusal
@@ -23,9 +24,9 @@ class Place:
     """A dispatcher with the plugin's tool `browser_navigate`."""
 
     def __init__(self, tmp_path: Path, answer: Any, **network: Any) -> None:
-        self.config = {f"network.{name}": value for name, value in network.items()}
+        settings = Settings({"network": network})
         self.bridge, self.registry, self.person = Bridge(), ToolRegistry(), Person(always=answer)
-        tables = HostTables(self.config.get)
+        tables = HostTables(lambda: settings)
         results = ResultStore(tmp_path / "results")
         self.dispatcher = Dispatcher(
             self.registry, HookBus(self.bridge.wait_plugin), self.bridge, results, tables=tables

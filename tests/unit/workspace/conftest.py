@@ -111,7 +111,7 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
         environ=environ,
         bridge=bridge,
         reader=lambda: local,
-        checkpoints=Checkpoints.from_config(home, settings_of.get, environ),
+        checkpoints=Checkpoints.from_config(home, settings_of.settings, environ),
     )
     (home / "config.yaml").unlink()
     person = Person(always="once")

@@ -142,7 +142,7 @@ def _missing_skills(bundle: SkillBundle) -> list[str]:
     from hermes_agent.skills.skill_file import SkillFolder
 
     home: Path = ensure_home()
-    settings = SkillSettings.of(load(home).get)
+    settings = SkillSettings.of(load(home).settings)
     skills = [skill for skill in SkillFolder(skill_roots(home, settings)).find() if not skill.flat]
     known = {skill.name for skill in skills} | {slug(skill.name) for skill in skills}
     return [name for name in bundle.skills if ":" not in name and name not in known and slug(name) not in known]

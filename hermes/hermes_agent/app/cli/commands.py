@@ -56,13 +56,13 @@ def _choices(host: Host) -> list[dict[str, Any]]:
     from hermes_agent.agent.personalities import known_personalities
     from hermes_agent.console.skins import load_skins
 
-    found = known_personalities(host.get("personalities"))
+    found = known_personalities(host.settings().personalities)
     rows = [_row("personality", f"personality {name}", "", each.description) for name, each in sorted(found.items())]
     rows += [
         _row("skin", f"skin {name}", "", skin.description or skin.source)
         for name, skin in load_skins(host.home).items()
     ]
-    servers = host.get("providers") or {}
+    servers = host.settings().providers
     rows += [
         _row("provider", name, "", str(entry.get("base_url") or "")) | {"use": f"model.provider: {name}"}
         for name, entry in servers.items()

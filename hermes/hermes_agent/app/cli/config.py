@@ -69,19 +69,15 @@ def _find_denied_webhooks(file: str | None, label: str) -> list[ConfigFinding]:
     from hermes_agent.config.yaml_reader import read_file
 
     values = load(hermes_home()).values if file is None else read_file(Path(file)).value
+    from hermes_agent.config.settings import Settings
 
-    def get(key: str) -> Any:
-        value: Any = values
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-        return value
-
-    entries = get("hooks.outbound")
+    settings = Settings(values)
+    entries = settings.hooks.outbound
     if not isinstance(entries, list) or not entries:
         return []
     from hermes_agent.policy.network import HostTables  # asyncio: few homes have webhooks
 
-    denied = HostTables(get).current().why_denied
+    denied = HostTables(lambda: settings).current().why_denied
     return [
         ConfigFinding(label or file or "", None, None, key, f"`{key}`: {why}", "error")
         for number, entry in enumerate(entries)
@@ -187,10 +183,11 @@ def _check_names(path: tuple[str | int, ...], values: dict[str, Any]) -> None:
     from hermes_agent.config.yaml_document import config_error
 
     if path[:1] == ("network",):
+        from hermes_agent.config.settings import Settings
         from hermes_agent.policy.network import HostTable  # as in _check
 
-        lists = {f"network.{key}": value for key, value in _items(values["network"]) if isinstance(value, list)}
-        HostTable.of(lists.get)
+        lists = {key: value for key, value in _items(values["network"]) if isinstance(value, list)}
+        HostTable.of(Settings({"network": lists}))
     if not (has_names(path) and any(find_names(values))):
         return
     try:

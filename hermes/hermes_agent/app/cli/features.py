@@ -21,7 +21,7 @@ from hermes_agent.app.cli.command import (
     print_json,
 )
 from hermes_agent.config import hermes_home, load
-from hermes_agent.config.load import section
+from hermes_agent.config.settings import section
 from hermes_agent.core.errors import EXIT_OK, UserError
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def _set_up_memory(args: Args) -> None:
         raise UserError(
             f"there is no memory provider {name!r}; these are: {names}", hint="`hermes plugins install` adds others."
         )
-    before = load(home).get("memory.provider")
+    before = load(home).settings.memory.provider
     set_value(home, MEMORY_KEY, name)
     try:
         with loaded_host() as host:
@@ -268,9 +268,9 @@ def _memory_status(args: Args) -> int:
 
     home = hermes_home()
     with loaded_host() as host:
-        get = host.config.get
-        name = get("memory.provider")
-        limits = section(NoteSettings, get, "memory").limits()
+        settings = host.config.settings.memory
+        name = settings.provider
+        limits = section(NoteSettings, settings).limits()
         report: dict[str, Any] = {"provider": name or None, "known": sorted(_known_memories(home))}
         choice = host.providers.choose("memory", host.config.values)
         if choice.provider is not None:
@@ -300,7 +300,7 @@ def _turn_memory_off(args: Args) -> None:
     from hermes_agent.config.edit import set_value  # as in _setup
 
     home = hermes_home()
-    before = load(home).get("memory.provider")
+    before = load(home).settings.memory.provider
     if not before:
         print("No memory provider is used.")
         return

@@ -144,7 +144,7 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
     from hermes_agent.tools.proposals import Proposals
     from hermes_agent.workspace.feature import ProcessNotices
 
-    settings = read_settings(host.config, host.credentials)
+    settings = read_settings(host.config.settings, host.credentials)
     if settings.enabled:
         settings = with_key(settings, host.home)
 
@@ -152,22 +152,20 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
     plugins = PluginStatus(host, gateway.reload)
     reloads = ReloadSignal(plugins, notifier)
     webhooks = None
-    if host.config.get("webhooks"):  # few homes have webhooks
+    if host.config.settings.webhooks:  # few homes have webhooks
         from hermes_agent.server.webhooks import WebhookEndpoint, WebhookTurns, read_routes
 
-        routes = read_routes(host.config, host.credentials)
+        routes = read_routes(host.config.settings, host.credentials)
         turns = WebhookTurns(routes, host.agent, gateway.compose, at_once=settings.max_concurrent_turns)
         host.delivery.serve("webhook", turns.serve)
         webhooks = WebhookEndpoint(routes, host.delivery)
     asked = make_operations(host, gateway, plugins, reloads, at_once=settings.max_concurrent_turns)
     control = ControlSocket(host.home, os.environ, asked, FOR_MEMBERS, handover)
 
-    memory = MemoryWatch(
-        lambda key: host.config.get(key), host.agent.release_memory, handover.request_restart, host.bridge.run
-    )
+    memory = MemoryWatch(host.settings, host.agent.release_memory, handover.request_restart, host.bridge.run)
 
     look, last = partial(look_for_updates, host.home, _check_updates), partial(last_check, host.home)
-    updates = UpdateWatch(look, last, lambda key: host.config.get(key), host.bridge.run)
+    updates = UpdateWatch(look, last, host.settings, host.bridge.run)
 
     def ready() -> None:
         end_start()
@@ -340,7 +338,7 @@ def _settings(home: Path) -> HttpSettings:
     from hermes_agent.credentials import Credentials
     from hermes_agent.server import read_settings
 
-    return read_settings(load(home), Credentials(home, os.environ))
+    return read_settings(load(home).settings, Credentials(home, os.environ))
 
 
 pairing_command = CliSubcommand("pairing", "allow users of chat platforms, and revoke it")

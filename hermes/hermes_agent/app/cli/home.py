@@ -63,7 +63,7 @@ def _describe_profile(one: HomeProfile, used: Path) -> dict[str, Any]:
     from hermes_agent.service.daemon_state import lock_holder
 
     try:
-        model = str(load(one.home).get("model.default") or "")
+        model = load(one.home).settings.model.default
     except ConfigError:
         model = "(its config is wrong)"
     pid = lock_holder(one.home)
@@ -102,7 +102,7 @@ def _free_port() -> int:
     taken = set()
     for one in profiles():
         try:
-            taken.add(load(one.home).get("server.port"))
+            taken.add(load(one.home).settings.server.port)
         except ConfigError as exc:
             print(f"hermes: profile {one.name}: {exc.message}", file=sys.stderr)
     return next(port for port in range(FIRST_PORT, 65536) if port not in taken)
@@ -210,15 +210,14 @@ def _expire_state(args: Args) -> int:
     from hermes_agent.host.maintenance import EXPIRING, expire_files
     from hermes_agent.store.database import expire_rows
 
-    config = load(hermes_home())
+    limits = load(hermes_home()).settings.sessions
     path = _state_path()
     removed = 0
     if path.exists():
         with activity("removing old sessions"):
-            days, most = config.get("sessions.retention_days"), config.get("sessions.max_size_mb")
-            removed = expire_rows(path, EXPIRING, days, most)
+            removed = expire_rows(path, EXPIRING, limits.retention_days, limits.max_size_mb)
     with activity("removing old files"):
-        files = expire_files(path.parent, config.get("sessions.retention_days"))
+        files = expire_files(path.parent, limits.retention_days)
     print(f"{removed} rows removed" + (f", and {files} files of the cache" if files else ""))
     return 0
 

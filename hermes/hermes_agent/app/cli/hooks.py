@@ -21,23 +21,22 @@ add_hooks = hooks_command.add
 
 def _configured() -> tuple[Any, Any, list[Any], list[str]]:
     """Return home, consent, hooks and what is wrong with other entries."""
-    from hermes_agent.config import hermes_home, load
+    from hermes_agent.config import hermes_home, load, plain
     from hermes_agent.hooks.shell_consent import HookConsent
     from hermes_agent.hooks.shell_hooks import read_shell_hooks
 
     home = hermes_home()
-    config = load(home)
-    values = {key: config.get(key) for key in ("hooks", "hooks_auto_accept", "hooks_consent")}
-    hooks, problems = read_shell_hooks(values["hooks"])
-    if isinstance(values["hooks"], dict) and isinstance(values["hooks"].get("outbound"), list):
+    settings = load(home).settings
+    hooks, problems = read_shell_hooks(plain(settings.hooks))
+    if isinstance(outbound := settings.hooks.outbound, list):
         from hermes_agent.hooks.outbound import read_outbound, split_denied  # few homes have webhooks
         from hermes_agent.policy.network import HostTables
 
         # secrets are those of the daemon, which may have others than this process
-        entries = [{**e, "secret_env": ""} if isinstance(e, dict) else e for e in values["hooks"]["outbound"]]
+        entries = [{**e, "secret_env": ""} if isinstance(e, dict) else e for e in outbound]
         known, wrong = read_outbound(entries, {})
-        problems += [*wrong, *split_denied(known, HostTables(config.get).current().why_denied)[1]]
-    return home, HookConsent.from_config(home, values, os.environ), hooks, problems
+        problems += [*wrong, *split_denied(known, HostTables(lambda: settings).current().why_denied)[1]]
+    return home, HookConsent.from_config(home, settings, os.environ), hooks, problems
 
 
 @hooks_command.action("list", "the configured programs, and whether each may run", JSON)

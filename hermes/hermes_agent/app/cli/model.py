@@ -56,7 +56,7 @@ def _add_provider_actions() -> None:
 
 
 def _services(profile: ClientProfile) -> ClientServices:
-    return configured_services(profile, load(hermes_home()).get)
+    return configured_services(profile, load(hermes_home()).settings)
 
 
 @model_command.action(
@@ -191,7 +191,7 @@ def _provider(host: Host, name: str) -> ModelProvider:
     from hermes_agent.models.providers import provider_from_config
 
     known = host.model_providers.get(name)
-    own = (host.config.get("providers") or {}).get(name)
+    own = host.config.settings.providers.get(name)
     provider = provider_from_config(name, own, known) if isinstance(own, dict) else known
     if provider is None or isinstance(provider.profile, ClientProfile):
         raise UserError(
@@ -206,7 +206,7 @@ def _client(host: Host, provider: ModelProvider) -> OAuthClient:
     from hermes_agent.credentials.oauth import OAuthClient
 
     said: dict[str, Any] = dict(provider.profile.oauth)
-    own = (host.config.get("providers") or {}).get(provider.name)
+    own = host.config.settings.providers.get(provider.name)
     said |= {k: v for k, v in ((own or {}).get("oauth") or {}).items() if v}
     port = int(said.pop("redirect_port", 0) or 0)
     texts = {

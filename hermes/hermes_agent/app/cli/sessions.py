@@ -56,7 +56,7 @@ def _principals_of(args: Args) -> frozenset[str] | None:
     """Return the selected principals, or None for all of them."""
     from hermes_agent.sessions import LOCAL, Principals
 
-    return None if args.all else Principals(load(hermes_home()).get("people")).visible_to(LOCAL)
+    return None if args.all else Principals(load(hermes_home()).settings.people).visible_to(LOCAL)
 
 
 @sessions_command.action(
@@ -292,7 +292,7 @@ add_rollback = rollback_command.add
 def _checkpoints() -> Checkpoints:
     from hermes_agent.workspace.checkpoints import Checkpoints
 
-    return Checkpoints.from_config(hermes_home(), load(hermes_home()).get, os.environ)
+    return Checkpoints.from_config(hermes_home(), load(hermes_home()).settings, os.environ)
 
 
 @rollback_command.default(all=False, json=False)

@@ -127,9 +127,9 @@ def _change_toolset(args: Args, *, offer: bool) -> int:
         if not host.toolsets.exists(args.toolset):
             known = ", ".join(host.toolsets.names())
             raise UserError(f"there is no toolset {args.toolset!r}", hint=f"Toolsets: {known}.")
-        disabled = list(host.config.get("agent.disabled_toolsets") or ())
+        disabled = list(host.config.settings.agent.disabled_toolsets)
         toolset_of = host.tools.get_tool_to_toolset_map()
-        named = host.config.get(f"platform_toolsets.{args.platform}")
+        named = host.config.settings.platform_toolsets.get(args.platform)
         if named is None:
             named = sorted({toolset_of[tool] for tool in host.toolsets.offered_tools(args.platform)})
             named = [name for name in named if not name.startswith("mcp-")]
@@ -282,7 +282,8 @@ def _login_server(args: Args) -> int:
         )
     if not sdk.is_installed():
         raise UserError(sdk.mcp_install_hint())
-    tables = HostTables(load(ensure_home()).get)
+    settings = load(ensure_home()).settings
+    tables = HostTables(lambda: settings)
     asyncio.run(sign_in(server, ensure_home(), lambda url: show_address(url, opens=not args.no_open), tables))
     print(f"Signed in at {server.name}; {RELOAD_HINT}")
     return EXIT_OK
@@ -302,7 +303,7 @@ def _read_servers() -> dict[str, McpServerSettings]:
     from hermes_agent.config import load  # the config and YAML load for commands that need them
     from hermes_agent.mcp.settings import servers_of
 
-    return servers_of(load(ensure_home()).get("mcp_servers"))
+    return servers_of(load(ensure_home()).settings.mcp_servers)
 
 
 def _find_server(name: str, servers: Mapping[str, McpServerSettings] | None = None) -> McpServerSettings:

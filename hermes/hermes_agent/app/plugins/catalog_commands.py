@@ -41,7 +41,7 @@ KINDS = {"provides_tools": "tools", "provides_hooks": "hooks", "provides_middlew
 
 def catalog_place(here: InstalledPlugins) -> str:
     """Return the setting `plugins.catalog`."""
-    return str(load(here.home).get("plugins.catalog") or "")
+    return load(here.home).settings.plugins.catalog
 
 
 def read_catalog(here: InstalledPlugins) -> Catalog:

@@ -82,7 +82,7 @@ def request_daemon(
 
 def _key(home: Path) -> str | None:
     """Return the API key of the server, or None; the key file is not created."""
-    configured = read_settings(load(home), Credentials(home, os.environ)).key
+    configured = read_settings(load(home).settings, Credentials(home, os.environ)).key
     return configured or (file_key(home) if (home / KEY_NAME).exists() else None)
 
 

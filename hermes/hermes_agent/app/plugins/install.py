@@ -168,7 +168,7 @@ def _passes_scan(here: InstalledPlugins, staged: StagedPlugin, *, is_reviewed: b
     Raises:
         UserError: the scan found code that no honest plugin has.
     """
-    if load(here.home).get("plugins.scan_on_install") is False:
+    if not load(here.home).settings.plugins.scan_on_install:
         return True
     findings = scan_plugin(Path(staged.manifest.path))
     verdict = verdict_of(findings)

@@ -182,7 +182,7 @@ def _apply_config(pack: PluginPack) -> None:
         wanted = {k: v for k, v in values.items() if k not in SETTINGS}
         for part in SETTINGS:
             wanted |= values[part] if isinstance(values.get(part), Mapping) else {}
-        entry = (load(here.home).get("plugins.entries") or {}).get(name) or {}
+        entry = load(here.home).settings.plugins.entries.get(name) or {}
         present = {**(entry.get("config") or {}), **(entry.get("settings") or {})}
         for key, value in wanted.items():
             if key in present:

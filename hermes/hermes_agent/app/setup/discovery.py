@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from hermes_agent.config.settings import plain
 from hermes_agent.contracts.model_client import ClientProfile
 from hermes_agent.core.errors import UserError
 from hermes_agent.host import Host
@@ -85,8 +85,7 @@ def discover(host: Host) -> SetupSurvey:
 
 def explain_client(host: Host, name: str) -> str:
     """Return why a provider with its own client cannot answer, or "" if it can."""
-    block = host.config.get("model")
-    own = block.get(name) if isinstance(block, Mapping) else None
+    own = plain(host.config.settings.model).get(name)
     try:
         host.select_model(settings={"provider": name, name: own or {}})
     except UserError as exc:

@@ -128,8 +128,8 @@ def _import(home: Path, one: FoundHome) -> None:
     for line in report_lines(report):
         if line.strip() and not line.startswith("  "):
             print(f"  {line.strip()}")
-    model = load(home).get("model")
-    if model.get("provider"):
+    model = load(home).settings.model
+    if model.provider:
         with JsonFile(home / STATE_FILE).change() as saved:  # the model step offers it first
-            saved |= {"provider": model["provider"], "model": model["default"], "base_url": model["base_url"]}
+            saved |= {"provider": model.provider, "model": model.default, "base_url": model.base_url}
     print("  `hermes import show` has the whole report, `hermes import undo` takes it back.")

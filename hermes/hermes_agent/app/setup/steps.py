@@ -252,7 +252,7 @@ class Setup:
         if not explain_client(self.host, name):
             return "", ""
         try:
-            client.profile.prepare(configured_services(client.profile, self.host.config.get))
+            client.profile.prepare(configured_services(client.profile, self.host.config.settings))
         except UserError as exc:
             return exc.message, exc.hint
         problem = explain_client(self.host, name)

@@ -42,7 +42,7 @@ def _hub() -> Any:
 
     home = ensure_home()
     skills = home / "skills"
-    return SkillHub(skills, Taps(skills, base=str(load(home).get("skills.tap_base"))))
+    return SkillHub(skills, Taps(skills, base=load(home).settings.skills.tap_base))
 
 
 def _safe(text: str) -> str:

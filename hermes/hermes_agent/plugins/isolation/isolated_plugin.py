@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.config.home import FileAccess
+from hermes_agent.config.settings import Settings, plain
 from hermes_agent.plugins.activation import Activation, PluginProcessSettings
 from hermes_agent.plugins.capabilities import SECRET, entry_of, granted_names
 from hermes_agent.plugins.handles import PluginRegistration
@@ -153,8 +154,9 @@ class IsolatedPlugin:
         places = PathRules(str(services.home), str(Path.home()), credentials, (), FileAccess)
         hosts = list(granted("network"))
         if hosts:
-            get = services.config.get
-            tables = HostTables(lambda name: hosts if name == "network.hosts" else get(name))
+            network = {**plain(services.config.settings.network), "hosts": hosts}
+            settings = Settings({**services.config.values, "network": network})
+            tables = HostTables(lambda: settings)
             self._networks = Networks("hosts", tables, services.bridge, path=os.environ.get("PATH"))
         files = PluginFiles(
             str(self._home),
