@@ -55,6 +55,15 @@ def attempt(request: pytest.FixtureRequest) -> Iterator[Callable[[bool, str], No
     assert not through, f"{len(through)} of {len(counted)} attempts got through: {through[:20]}"
 
 
+@pytest.fixture
+def without_host() -> Iterator[None]:
+    """The process has no host until the test builds one, which ends with the test."""
+    from hermes_agent.host import use_host  # few tests build one
+
+    with use_host(None):
+        yield
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an `async def` test in an event loop of its own; of a property test, each example."""

@@ -105,6 +105,12 @@ def test_approvers_and_dispatchers_have_one_builder() -> None:
     assert places == BUILDERS, "`tests/people.py` has `Person` and `House`"
 
 
+def test_the_host_of_the_process_is_replaced_in_one_way() -> None:
+    patched = re.compile(r"setattr\([^)]*\b_current\b")
+    patching = {str(path.relative_to(TESTS)) for path in FILES if patched.search(path.read_text())}
+    assert patching == set(), "the fixture `without_host`, or `hermes_agent.host.use_host`"
+
+
 BUILDING = {
     "hermes_agent.host": {"Host"},
     "hermes_agent.host.host": {"Host"},

@@ -102,10 +102,9 @@ def served() -> Iterator[None]:
 
 
 @pytest.fixture
-def start(home: Path, served: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Host]]:
+def start(home: Path, served: None, without_host: None) -> Iterator[Callable[..., Host]]:
     """Build the process's host over the home, with the example plugins of these kinds enabled and loaded."""
     hosts: list[Host] = []
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
 
     def build(*kinds: str, config: str = "") -> Host:
         for kind in kinds:

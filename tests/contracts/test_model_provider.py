@@ -30,9 +30,10 @@ GUIDES = Path(os.environ.get("HERMES_GUIDES") or ROOT.parent / "shared" / "guide
 
 
 @pytest.fixture
-def build(home: Path, served: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Host]]:
+def build(
+    home: Path, served: None, monkeypatch: pytest.MonkeyPatch, without_host: None
+) -> Iterator[Callable[[str], Host]]:
     """Build the process's host over this config, and load its plugins."""
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     for provider in ProviderCatalog().providers():
         for name in provider.env_vars:
             monkeypatch.delenv(name, raising=False)

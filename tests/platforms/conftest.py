@@ -23,7 +23,7 @@ Make = Callable[..., Any]
 
 
 @pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_host: None) -> Iterator[Make]:
     """Return `make(name, **settings)`: the adapter that the config `platforms.<name>: settings` gives."""
     home = tmp_path / "home"
     home.mkdir()
@@ -31,7 +31,6 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     monkeypatch.setenv("HERMES_GATEWAY_LOCK_DIR", str(tmp_path / "locks"))
     for name in ("HERMES_BUNDLED_PLUGINS", "HERMES_DECLARED_CONFIG", "HERMES_SAFE_MODE", "CREDENTIALS_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     import_hook.install()
     host = Host.build(home)
     host.plugins.discover_and_load()

@@ -33,9 +33,8 @@ def faulty() -> Iterator[FaultyModel]:
 
 
 @pytest.fixture
-def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Build]:
+def build(tmp_path: Path, without_host: None) -> Iterator[Build]:
     """Build a host over a config."""
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     hosts: list[Host] = []
 
     def make(**config: Any) -> Host:

@@ -66,9 +66,8 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Host]]:
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_host: None) -> Iterator[Callable[..., Host]]:
     hosts: list[Host] = []
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     for name in ("SEARXNG_URL", "BRAVE_SEARCH_API_KEY", "TAVILY_API_KEY", "HERMES_BUNDLED_PLUGINS"):
         monkeypatch.delenv(name, raising=False)
 

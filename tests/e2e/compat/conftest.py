@@ -14,9 +14,8 @@ __all__ = ["home", "host", "served"]
 
 
 @pytest.fixture
-def host(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+def host(home: Path, without_host: None) -> Iterator[Host]:
     """The process's host, over the home."""
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     built = Host.build(home)
     yield built
     built.bridge.close()

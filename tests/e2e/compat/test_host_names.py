@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.hooks import VALID_HOOKS
@@ -95,7 +93,7 @@ def test_the_plugin_names_are_those_of_the_host(served: None, host: Host) -> Non
 
 
 def test_plugin_commands_and_toolsets_are_found_through_the_names(
-    served: None, host: Host, home: Path, monkeypatch: pytest.MonkeyPatch
+    served: None, host: Host, home: Path, without_host: None
 ) -> None:
     import hermes_cli.plugins as names
 
@@ -109,7 +107,6 @@ def test_plugin_commands_and_toolsets_are_found_through_the_names(
         "    ctx.register_tool('t', schema={'name': 't'}, handler=lambda args, **kw: '1')\n"
     )
     (home / "config.yaml").write_text("plugins: {enabled: [my-tools]}\n")
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     fresh = Host.build(home)
 
     handler = names.get_plugin_command_handler("/Scan")

@@ -358,14 +358,13 @@ def test_a_name_cannot_lead_out_of_the_folder_of_codes(home: Path, name: str) ->
 
 
 def test_the_gateway_s_model_and_endpoint_make_an_agent_and_no_key_leaves(
-    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    home: Path, without_host: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     from gateway.run import _load_gateway_config, _resolve_gateway_model, _resolve_runtime_agent_kwargs, cfg_get
     from run_agent import AIAgent
 
     (home / "config.yaml").write_text("model: {provider: deepseek, default: deepseek-chat}\nagent: {max_turns: 7}\n")
     (home / ".env").write_text("DEEPSEEK_API_KEY=made-up-and-secret\n")
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     built = Host.build(home)
     try:
         with caplog.at_level(logging.DEBUG):

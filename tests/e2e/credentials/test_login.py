@@ -40,14 +40,13 @@ def server() -> Iterator[OAuthServer]:
 
 
 @pytest.fixture
-def home(tmp_path: Path, server: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, server: OAuthServer, monkeypatch: pytest.MonkeyPatch, without_host: None) -> Path:
     place = tmp_path / "home"
     place.mkdir()
     box = {"base_url": f"{server.url}/v1", "oauth": server.settings}
     config = {"model": {"provider": "box", "default": "m-1"}, "providers": {"box": box}}
     (place / "config.yaml").write_text(json.dumps(config))
     monkeypatch.setenv("HERMES_HOME", str(place))
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     return place
 
 

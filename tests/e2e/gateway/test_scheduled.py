@@ -30,10 +30,11 @@ ONCE = Schedule("once", "at 9", at=1.0)
 
 
 @pytest.fixture
-def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[Host, ScriptedModel]]]:
+def build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_host: None
+) -> Iterator[Callable[..., tuple[Host, ScriptedModel]]]:
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))
     monkeypatch.setenv("HERMES_BUNDLED_PLUGINS", str(tmp_path / "none"))
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     with contextlib.ExitStack() as stack:
 
         def build(*answers: Any, config: str = "") -> tuple[Host, ScriptedModel]:

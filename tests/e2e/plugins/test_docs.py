@@ -24,7 +24,7 @@ FILES = {m[1]: text for _, text in BLOCKS if (m := re.match(r"# file: (\S+)\n", 
 
 
 @pytest.fixture
-def page_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def page_home(home: Path, without_host: None) -> Iterator[Path]:
     """A home with every plugin of the page; the host that a test builds is the process's."""
     for name, text in FILES.items():
         if name.startswith("plugins/"):
@@ -34,7 +34,6 @@ def page_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             manifest = file.parent / "plugin.yaml"
             if not manifest.exists() and f"plugins/{file.parent.name}/plugin.yaml" not in FILES:
                 manifest.write_text(f"name: {file.parent.name}\n")
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     import_hook.install()
     yield home
     import_hook.uninstall()

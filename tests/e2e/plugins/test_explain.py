@@ -22,9 +22,8 @@ def register(ctx):
 
 
 @pytest.fixture
-def ask(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
+def ask(home: Path, capsys: pytest.CaptureFixture[str], without_host: None) -> Iterator[Ask]:
     """Run a command; return its exit status and what it printed."""
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     modules = set(sys.modules)
 
     def run(*arguments: str) -> tuple[int, str]:

@@ -233,7 +233,7 @@ def test_a_tool_of_the_agent_comes_back_when_the_plugin_that_replaced_it_is_disa
 
 
 def test_what_goes_to_the_registry_itself_is_the_plugin_s_and_is_swapped_too(
-    home: Path, write_plugin: Write, monkeypatch: pytest.MonkeyPatch
+    home: Path, write_plugin: Write, without_host: None
 ) -> None:
     body = """
         from tools.registry import registry
@@ -243,7 +243,6 @@ def test_what_goes_to_the_registry_itself_is_the_plugin_s_and_is_swapped_too(
     (home / "config.yaml").write_text(DEV)
     write_plugin("other")
     folder = write_plugin("p", body.format(version="one"))
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     import_hook.install()
     host = Host.build(home)
     try:

@@ -18,12 +18,11 @@ NAMES = ("guarded-imports", "patching", "probing", "threaded")
 
 
 @pytest.fixture
-def host(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+def host(home: Path, without_host: None) -> Iterator[Host]:
     """The process's host, with all of them enabled."""
     for name in NAMES:
         shutil.copytree(DATA / name, home / "plugins" / name)
     (home / "config.yaml").write_text(f"plugins:\n  enabled: [{', '.join(NAMES)}]\n")
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     import_hook.install()
     built = Host.build(home)
     yield built

@@ -448,12 +448,11 @@ def test_one_may_begin_while_another_is_looked_for(workplace):
     assert faults == []
 
 
-def test_the_agent_looks_by_itself_and_the_session_hears_of_it(tmp_path, monkeypatch):
+def test_the_agent_looks_by_itself_and_the_session_hears_of_it(tmp_path, monkeypatch, without_host):
     from hermes_agent.host import Host
 
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))
     (tmp_path / "config.yaml").write_text("terminal: {sandbox: off}\n")
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     host = Host.build(tmp_path)
     heard, got = threading.Event(), []
 
@@ -474,12 +473,11 @@ def test_the_agent_looks_by_itself_and_the_session_hears_of_it(tmp_path, monkeyp
     host.bridge.close()
 
 
-def test_a_session_that_is_opened_again_hears_what_ended_meanwhile(tmp_path, monkeypatch):
+def test_a_session_that_is_opened_again_hears_what_ended_meanwhile(tmp_path, monkeypatch, without_host):
     from hermes_agent.host import Host
 
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))
     (tmp_path / "config.yaml").write_text("terminal: {sandbox: off}\n")
-    monkeypatch.setattr("hermes_agent.host.host._current", None)
     first = Host.build(tmp_path)
     made = first.tools.get("terminal").handler.loaded
     made({"command": "echo hello", "background": True, "notify_on_complete": True}, session_id="s")
