@@ -85,7 +85,7 @@ def test_every_page_that_the_program_names_comes_with_it_and_is_shown(pristine: 
 def test_units_man_pages_completion_and_schema_come_with_it(pristine: Path) -> None:
     units = {path.name: path.read_bytes() for path in (ROOT / "packaging" / "systemd").iterdir()}
     shipped = package(pristine) / "_shipped" / "systemd"
-    assert {path.name: path.read_bytes() for path in shipped.iterdir()} == units and len(units) == 6
+    assert {path.name: path.read_bytes() for path in shipped.iterdir()} == units and len(units) == 9
     assert (package(pristine) / "config" / "schema.json").is_file()
     share = pristine / ".local" / "share" / "hermes-agent" / "share"
     pages = {path.stem for path in (share / "man" / "man1").iterdir()}

@@ -130,7 +130,7 @@ class PluginTrouble(NamedTuple):
 
     plugin: str
     state: str
-    """`failed`, `changed`, `refused`, `stale`, `suspended`, `stalled` or `errors`."""
+    """`failed`, `changed`, `refused`, `stale`, `suspended`, `stalled`, `errors`, or `ended` for its own process."""
     reason: str
     remedy: str = ""
 
@@ -153,6 +153,9 @@ def find_plugin_troubles(
             found.append(PluginTrouble(report.key, report.status, report.reason, remedy))
         if report.stale:
             found.append(PluginTrouble(report.key, "stale", f"a newer version could not be loaded: {report.stale}"))
+        if report.fault:
+            text, logs = f"its process was {report.fault}", f"`hermes logs --plugin {report.key}` has its last lines."
+            found.append(PluginTrouble(report.key, "ended", text, logs))
     for key, why in suspended.items():
         text = f"its hooks are not called any longer, and its guards block: {why}"
         found.append(PluginTrouble(key, "suspended", text, f"Raise plugins.entries.{key}.hook_timeout_s, or restart."))

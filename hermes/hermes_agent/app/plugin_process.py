@@ -15,6 +15,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from hermes_agent.plugins.activation import Activation
 from hermes_agent.plugins.discovery import Discovery
 from hermes_agent.plugins.isolation.hosted_context import REMEDY, HostedContext
 from hermes_agent.plugins.isolation.peer import CallTarget, Frame, Peer, PeerHandlers, current_call
-from hermes_agent.plugins.isolation.process import PLUGIN
+from hermes_agent.plugins.isolation.process import OUT_OF_MEMORY, PLUGIN
 from hermes_agent.plugins.isolation.references import Exchange
 from hermes_agent.plugins.isolation.values import UnusableValue, decode
 from hermes_agent.plugins.manifest import PluginManifest
@@ -33,8 +34,6 @@ from hermes_agent.plugins.manifest import PluginManifest
 if TYPE_CHECKING:
     from hermes_agent.host import Host
 
-OUT_OF_MEMORY = 70
-"""Exit status after an allocation failed."""
 OWN_DIRECT = ("register_tool", "register_hook", "register_middleware", "register_command")
 
 
@@ -64,11 +63,20 @@ class PluginProgram:
         self._exchange.hold(PLUGIN, self)
         self._tasks: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = {}
         self._host: Host | None = None
+        self._exhausted = threading.Event()
 
     def run(self) -> None:
         """Answer calls until the agent ends the connection."""
+        # a thread that exists: without memory none can be started
+        threading.Thread(target=self._end_when_exhausted, name="hermes-memory", daemon=True).start()
         self._peer.start()
         self._peer.join()
+
+    def _end_when_exhausted(self) -> None:
+        """Wait for a failed allocation, leave time for the answer, and end the process."""
+        self._exhausted.wait()
+        time.sleep(0.3)
+        os._exit(OUT_OF_MEMORY)
 
     def _call_agent(self, target: CallTarget, args: Any, kwargs: Any) -> Any:
         return self._peer.call(target, args, kwargs)
@@ -92,7 +100,7 @@ class PluginProgram:
         try:
             return self._exchange.serve(target, args, kwargs, self._await)
         except MemoryError:
-            threading.Timer(0.3, os._exit, (OUT_OF_MEMORY,)).start()  # what leaked is given back by the end
+            self._exhausted.set()  # what leaked is given back by the end
             raise MemoryError("out of memory: its process is started again") from None
 
     def _await(self, call: Callable[[], Any]) -> Any:

@@ -42,6 +42,8 @@ class PluginProcessSettings(NamedTuple):
     memory_mb: int = 1024
     call_timeout_s: float = 600.0
     stall_s: float = 20.0
+    sockets: str = "/run/hermes-plugin"
+    """Folder of the sockets that start a systemd unit for a plugin."""
 
     @classmethod
     def of(cls, section: Mapping[str, Any]) -> PluginProcessSettings:
@@ -56,6 +58,7 @@ class PluginProcessSettings(NamedTuple):
             int(section.get("memory_mb", cls().memory_mb)),
             float(section.get("call_timeout_s", cls().call_timeout_s)),
             float(section.get("stall_s", cls().stall_s)),
+            str(section.get("sockets") or cls().sockets),
         )
 
 

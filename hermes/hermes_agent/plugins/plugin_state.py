@@ -74,6 +74,8 @@ class PluginReport(NamedTuple):
     """Path of the bundled plugin that it replaces."""
     is_isolated: bool = False
     """It runs in a process of its own (`plugins.isolation: host`)."""
+    fault: str = ""
+    """Why that process last ended by itself, and how often it was started again; empty if it never did."""
 
     @property
     def reason(self) -> str:
@@ -92,7 +94,8 @@ class PluginReport(NamedTuple):
         texts = [self.reason, self.remedy, *(f"without {text}" for text in self.problems)]
         texts += [f"note: {text}" for text in self.notes]
         texts += [NOT_PINNED] if self.is_dev else []
-        texts += [OWN_PROCESS] if self.is_isolated and self.status == "enabled" else []
+        if self.is_isolated and self.status == "enabled":
+            texts.append(f"{OWN_PROCESS}, {self.fault}" if self.fault else OWN_PROCESS)
         texts += [f"replaces the bundled plugin {self.replaces}"] if self.replaces else []
         return [text for text in texts if text]
 
@@ -109,6 +112,7 @@ def report_loaded(record: LoadedPlugin) -> PluginReport:
         stale=record.stale,
         is_dev=record.is_dev,
         is_isolated=record.process is not None,
+        fault="" if record.process is None else record.process.fault,
     )
 
 

@@ -25,7 +25,14 @@ from hermes_agent.config.effective import is_generated
 from hermes_agent.config.yaml_reader import read_file
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, ConfigError
 from hermes_agent.core.secrecy import looks_like_secret_name
-from hermes_agent.plugins.activation import Activation, PluginSettings, SecretLookup, make_value_check, unknown_names
+from hermes_agent.plugins.activation import (
+    Activation,
+    PluginProcessSettings,
+    PluginSettings,
+    SecretLookup,
+    make_value_check,
+    unknown_names,
+)
 from hermes_agent.plugins.discovery import (
     SKIPPED,
     Discovery,
@@ -36,8 +43,8 @@ from hermes_agent.plugins.discovery import (
     is_plugin_folder,
 )
 from hermes_agent.plugins.grants import GrantStore, activation_with_grant
+from hermes_agent.plugins.isolation.process_state import UNIT_HINT, record_of, unit_socket
 from hermes_agent.plugins.isolation.process_state import read_state as read_process_state
-from hermes_agent.plugins.isolation.process_state import record_of
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, PluginManifest
 from hermes_agent.plugins.plugin_state import NOT_PINNED, OWN_PROCESS, read_state, report_installed
 from hermes_agent.system.installation import missing_packages
@@ -191,7 +198,7 @@ def _plugin(
     for text in report.problems:
         yield Diagnosis("wrong", key, f"goes without {text}")
     if gate.load and settings.is_isolated(manifest):
-        yield _process(home, key)
+        yield _process(home, key, settings)
     if gate.load or gate.missing:
         missing = missing_packages(pip_dependencies(manifest))
         if missing:
@@ -203,14 +210,28 @@ def _plugin(
         yield Diagnosis("note", key, f"{manifest.path} replaces the plugin that came with the agent")
 
 
-def _process(home: Path, key: str) -> Diagnosis:
-    """Return the finding about the plugin's own process."""
+def _process(home: Path, key: str, settings: PluginSettings) -> Diagnosis:
+    """Return the finding about the plugin's own process, and what confines it."""
     state = read_process_state(record_of(home, key))
-    if state is None:
-        return Diagnosis("note", key, f"{OWN_PROCESS}, which no running agent has started")
-    if state.status == "running":
+    if state is not None and state.status == "running":
         return Diagnosis("ok", key, f"{OWN_PROCESS}: {state}")
-    return Diagnosis("wrong", key, f"{OWN_PROCESS}: {state}", "`hermes logs` has its last lines.")
+    if state is not None:
+        return Diagnosis("wrong", key, f"{OWN_PROCESS}: {state}", "`hermes logs` has its last lines.")
+    host = PluginProcessSettings.of(settings.host)
+    if host.launcher:
+        way = f"`plugins.host.launcher` ({host.launcher[0]}) would confine it"
+    elif (path := unit_socket(host.sockets, key)) is not None:
+        way = f"a systemd unit would confine it ({path})"
+    else:
+        from hermes_agent.workspace.paths import PathRules  # only for a plugin that no agent runs
+        from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
+
+        problem = BubblewrapSandbox(PathRules(str(home), str(Path.home())), path=os.environ.get("PATH")).problem
+        if problem:
+            remedy = f"Install bubblewrap and allow user namespaces; a system service needs a unit: {UNIT_HINT}"
+            return Diagnosis("wrong", key, f"{OWN_PROCESS}, which nothing here confines: {problem}", remedy.format(key))
+        way = f"bubblewrap would confine it; a system service needs a unit: {UNIT_HINT.format(key)}"
+    return Diagnosis("note", key, f"{OWN_PROCESS}, which no running agent has started; {way}")
 
 
 def _remedy(manifest: PluginManifest, gate: Activation) -> str:

@@ -106,9 +106,19 @@ def installed_reports(here: InstalledPlugins, state: Mapping[str, Any]) -> list[
         else:
             logger.debug("skip %s: %s", key, gate.reason)
         report = report_installed(manifest, gate, grant, state)
-        reports.append(report._replace(is_isolated=here.settings.is_isolated(manifest)))
+        if here.settings.is_isolated(manifest):
+            report = report._replace(is_isolated=True, fault=_fault(here.home, manifest))
+        reports.append(report)
     rejected = sorted(here.found.rejected, key=lambda r: (r.name, r.path))
     return reports + [report_rejected(each) for each in rejected]
+
+
+def _fault(home: Path, manifest: PluginManifest) -> str:
+    """Return how the plugin's own process last ended by itself; empty if it never did."""
+    from hermes_agent.plugins.isolation import process_state  # few homes isolate plugins
+
+    state = process_state.read_state(process_state.record_of(home, manifest.key))
+    return "" if state is None else state.fault
 
 
 def run_list(args: argparse.Namespace) -> int:

@@ -27,10 +27,10 @@ from hermes_agent.core.text import nearest_name
 from hermes_agent.credentials import Credentials
 from hermes_agent.hooks.catalog import FIRED
 from hermes_agent.plugins.activation import HOST, IN_PROCESS, UnknownPluginName, make_value_check
-from hermes_agent.plugins.capabilities import is_granted
+from hermes_agent.plugins.capabilities import granted_names, is_granted
 from hermes_agent.plugins.discovery import RejectedPlugin
 from hermes_agent.plugins.grants import GrantState, mode_of
-from hermes_agent.plugins.isolation.process_state import ProcessState, record_of
+from hermes_agent.plugins.isolation.process_state import ProcessState, record_of, visible_paths
 from hermes_agent.plugins.isolation.process_state import read_state as read_process_state
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.plugin_record import LoadedPlugin
@@ -206,7 +206,12 @@ def _isolation(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, An
     if not here.settings.is_isolated(manifest):
         return {"mode": IN_PROCESS}
     state = read_process_state(record_of(here.home, manifest.key))
-    return {"mode": HOST, "process": None if state is None else state.to_json()}
+    granted = {
+        kind: granted_names({"plugins": {"entries": here.settings.entries}}, manifest, f"files.{kind}")
+        for kind in ("read", "write")
+    }
+    files = {kind: sorted(set(visible_paths(here.home, names)[0].values())) for kind, names in granted.items()}
+    return {"mode": HOST, "process": None if state is None else state.to_json(), "files": files}
 
 
 def _isolation_text(isolation: Mapping[str, Any]) -> str:

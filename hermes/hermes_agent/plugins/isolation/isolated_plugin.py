@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,18 +23,26 @@ from hermes_agent.plugins.activation import Activation, PluginProcessSettings
 from hermes_agent.plugins.capabilities import SECRET, entry_of, granted_names
 from hermes_agent.plugins.handles import PluginRegistration
 from hermes_agent.plugins.isolation.hosted_context import AGENT, DECLARED, REMEDY, SERVICES
+from hermes_agent.plugins.isolation.launchers import (
+    ChildLauncher,
+    ProcessLauncher,
+    StartedCommand,
+    UnitLauncher,
+    UnitRequest,
+)
 from hermes_agent.plugins.isolation.peer import CallTarget
-from hermes_agent.plugins.isolation.process import PluginProcess, PluginProcessDown, ProcessPlan, StartedCommand
-from hermes_agent.plugins.isolation.process_state import record_of
+from hermes_agent.plugins.isolation.process import PluginProcess, PluginProcessDown, ProcessPlan
+from hermes_agent.plugins.isolation.process_state import UNIT_HINT, record_of, unit_socket, visible_paths
 from hermes_agent.plugins.isolation.values import UnusableValue, decode, encode
 from hermes_agent.plugins.loader import LoadFailed, time_limit_text
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.plugin_data import FOLDER, state_namespace
 from hermes_agent.policy.network import HostTables
 from hermes_agent.system.processes import tool_environment
-from hermes_agent.workspace.egress.networks import Networks
+from hermes_agent.system.unit_network import connect_broker
+from hermes_agent.workspace.egress.networks import UNIT_PROXY, Networks
 from hermes_agent.workspace.paths import PathRules
-from hermes_agent.workspace.sandbox.file_rules import is_inside
+from hermes_agent.workspace.sandbox.file_rules import SYSTEM, is_inside
 from hermes_agent.workspace.sandbox.limits import CommandLimits, ProcessLimits
 from hermes_agent.workspace.sandbox.plugin_sandbox import PluginFiles, PluginSandbox, code_directories
 
@@ -114,13 +123,12 @@ class IsolatedPlugin:
         self._home = data / "home"
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._networks: Networks | None = None
-        self._sandbox = self._make_sandbox()
-        limits = ProcessLimits(self._settings.memory_mb, PROCESSES)
-        self._limits = CommandLimits(os.environ, limits)
+        self._sandbox: PluginSandbox | None = None
+        self._limits = CommandLimits(os.environ, ProcessLimits(self._settings.memory_mb, PROCESSES))
         hooks = self._services.hooks
         plan = ProcessPlan(
             ctx.plugin_id,
-            self._command,
+            self._make_launcher(),
             self._load_arguments,
             self._serve,
             may_start,
@@ -129,7 +137,7 @@ class IsolatedPlugin:
             self._settings.call_timeout_s,
             self._settings.stall_s,
         )
-        self.process = PluginProcess(plan, self._sandbox.name if self._sandbox else "launcher")
+        self.process = PluginProcess(plan)
         self.process.loaded = self._after_restart
 
     def close(self) -> None:
@@ -140,50 +148,79 @@ class IsolatedPlugin:
 
     # -- the process -----------------------------------------------------------------------------------------------
 
-    def _make_sandbox(self) -> PluginSandbox | None:
-        """Return the sandbox; None if the operator's launcher confines the process.
+    def _make_launcher(self) -> ProcessLauncher:
+        """Return what starts the process: the operator's program, a unit, or bubblewrap.
 
         Raises:
-            LoadFailed: no sandbox works.
+            LoadFailed: nothing here confines the process.
         """
         if self._settings.launcher:
-            return None
-        services, manifest = self._services, self._manifest
-        granted = partial(granted_names, services.config.values, manifest)
-        credentials = os.environ.get("CREDENTIALS_DIRECTORY", "")
-        places = PathRules(str(services.home), str(Path.home()), credentials, (), FileAccess)
-        hosts = list(granted("network"))
+            return ChildLauncher("launcher", self._command)
+        hosts = list(self._granted("network"))
         if hosts:
+            services = self._services
             network = {**plain(services.config.settings.network), "hosts": hosts}
             settings = Settings({**services.config.values, "network": network})
             tables = HostTables(lambda: settings)
             self._networks = Networks("hosts", tables, services.bridge, path=os.environ.get("PATH"))
+        if (path := unit_socket(self._settings.sockets, self._manifest.key)) is not None:
+            return UnitLauncher(path, self._unit_request)
+        self._sandbox = self._make_sandbox()
+        return ChildLauncher(self._sandbox.name, self._command)
+
+    def _granted(self, kind: str) -> Any:
+        return granted_names(self._services.config.values, self._manifest, kind)
+
+    def _make_sandbox(self) -> PluginSandbox:
+        """Return the sandbox.
+
+        Raises:
+            LoadFailed: no sandbox works.
+        """
+        services, manifest = self._services, self._manifest
+        credentials = os.environ.get("CREDENTIALS_DIRECTORY", "")
+        places = PathRules(str(services.home), str(Path.home()), credentials, (), FileAccess)
         files = PluginFiles(
             str(self._home),
             "" if manifest.source == "entrypoint" else manifest.path,
-            tuple(self._openable(granted("files.read"))),
-            tuple(self._openable(granted("files.write"))),
+            tuple(self._openable("files.read").values()),
+            tuple(self._openable("files.write").values()),
         )
         sandbox = PluginSandbox(places, files, networks=self._networks, path=os.environ.get("PATH"))
         if sandbox.problem:
             raise LoadFailed(
                 manifest.key,
-                f"`plugins.isolation: host` needs a sandbox, and none works: {sandbox.problem}. Install bubblewrap and"
-                " allow user namespaces, or set `plugins.host.launcher` to a program that confines the process",
+                f"`plugins.isolation: host` needs a sandbox, and none works: {sandbox.problem}. In the system service"
+                f" the plugin needs a unit: {UNIT_HINT.format(manifest.key)}. Elsewhere install bubblewrap and allow"
+                " user namespaces, or set `plugins.host.launcher` to a program that confines the process",
             )
         return sandbox
 
-    def _openable(self, paths: Any) -> list[str]:
-        """Return the granted paths that may be shown: none of the agent's home or with the user's home in it."""
-        home, found = os.path.realpath(self._services.home), []
-        for path in paths:
-            real = os.path.realpath(Path(path).expanduser())
-            if is_inside(real, home) or is_inside(home, real) or is_inside(str(Path.home()), real):
-                logger.warning("plugin %s: granted path is not shown: %s: it has the agent's or the user's home",
-                               self._manifest.key, path, extra={"plugin": self._manifest.key})  # fmt: skip
-            else:
-                found.append(real)
-        return found
+    def _unit_request(self) -> UnitRequest:
+        """Return what the unit of the plugin is told."""
+        manifest = self._manifest
+        sent = manifest.source != "entrypoint" and not any(is_inside(manifest.path, place) for place in SYSTEM)
+        return UnitRequest(
+            {MARKER: "1", **(UNIT_PROXY if self._networks is not None else {})},
+            manifest.path if sent else "",
+            self._openable("files.read"),
+            self._openable("files.write"),
+            self._settings.memory_mb,
+            self._connect_broker,
+        )
+
+    def _connect_broker(self) -> socket.socket | None:
+        if self._networks is None or not (path := self._networks.units_socket()):
+            return None
+        return connect_broker(path, self._manifest.key)
+
+    def _openable(self, kind: str) -> dict[str, str]:
+        """Return the granted paths of a kind that may be shown, with their real paths."""
+        shown, hidden = visible_paths(self._services.home, self._granted(kind))
+        for path in hidden:
+            logger.warning("plugin %s: granted path is not shown: %s: it has the agent's or the user's home",
+                           self._manifest.key, path, extra={"plugin": self._manifest.key})  # fmt: skip
+        return shown
 
     def _command(self) -> StartedCommand:
         env = tool_environment(os.environ) | {

@@ -10,19 +10,17 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import signal
-import socket
-import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from hermes_agent.core.backoff import Backoff
 from hermes_agent.core.errors import PluginError
+from hermes_agent.plugins.isolation.launchers import MEMORY, ProcessLauncher, StartedProcess
 from hermes_agent.plugins.isolation.peer import (
     CANCEL_S,
     CallOverran,
@@ -33,10 +31,9 @@ from hermes_agent.plugins.isolation.peer import (
     PeerHandlers,
     current_call,
 )
-from hermes_agent.plugins.isolation.process_state import ProcessState, inner_pid, memory_of
+from hermes_agent.plugins.isolation.process_state import ProcessState, fault_text, inner_pid
 from hermes_agent.plugins.isolation.references import Exchange
 from hermes_agent.system.files import PRIVATE, write_atomic
-from hermes_agent.system.process_tree import start_time
 from hermes_agent.tools import current_scope
 
 logger = logging.getLogger(__name__)
@@ -57,17 +54,12 @@ MAX_LINE = 2_000
 _FATAL = {signal.SIGSEGV: "segmentation fault", signal.SIGKILL: "killed", signal.SIGABRT: "abort"}
 
 
+OUT_OF_MEMORY = 70
+"""Exit status of a process in which an allocation failed."""
+
+
 class PluginProcessDown(PluginError):
     """The process of a plugin did not carry out a call."""
-
-
-class StartedCommand(NamedTuple):
-    """How the process is started."""
-
-    argv: Sequence[str]
-    env: Mapping[str, str]
-    finish: Callable[[], tuple[str, ...]]
-    """Releases the limits after the end; returns those that were reached, as far as known."""
 
 
 class ProcessPlan(NamedTuple):
@@ -75,7 +67,7 @@ class ProcessPlan(NamedTuple):
 
     key: str
     """Key of the plugin."""
-    command: Callable[[], StartedCommand]
+    launcher: ProcessLauncher
     load: Callable[[str], list[Any]]
     """Return the encoded arguments of the loading, for the mark of the process."""
     serve: Callable[[CallTarget, Any, Any], Any]
@@ -90,8 +82,8 @@ class ProcessPlan(NamedTuple):
 class _Run:
     """One process, from its start to its end."""
 
-    def __init__(self, process: subprocess.Popen[bytes], peer: Peer, finish: Callable[[], tuple[str, ...]]) -> None:
-        self.process, self.peer, self.finish = process, peer, finish
+    def __init__(self, process: StartedProcess, peer: Peer) -> None:
+        self.process, self.peer = process, peer
         self.begun = time.monotonic()
         self.lines: deque[str] = deque(maxlen=20)
         self.killed_because = ""
@@ -102,8 +94,8 @@ class _Run:
 class PluginProcess:
     """The process of one plugin; `exchange` has the functions and objects of both sides."""
 
-    def __init__(self, plan: ProcessPlan, sandbox: str) -> None:
-        self._plan, self._sandbox = plan, sandbox
+    def __init__(self, plan: ProcessPlan) -> None:
+        self._plan = plan
         self.exchange = Exchange(self.call, self._drop, lends_objects=False)
         self._run: _Run | None = None
         self._lock = threading.Lock()
@@ -131,26 +123,15 @@ class PluginProcess:
 
     def _start_once(self, limit_s: float) -> dict[str, Any]:
         key = self._plan.key
-        ours, theirs = socket.socketpair()
         try:
-            command = self._plan.command()
-            with theirs:
-                process = subprocess.Popen(
-                    list(command.argv),
-                    env=dict(command.env),
-                    cwd="/",
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+            process = self._plan.launcher.start()
         except OSError as exc:
-            ours.close()
             raise PluginProcessDown(key, f"its process cannot be started: {exc}") from exc
+        for note in process.notes:
+            logger.warning("plugin %s: %s", key, note, extra={"plugin": key})
         handlers = PeerHandlers(self._plan.serve, self._take_notice, lambda reason: None, self._kill)
-        run = self._run = _Run(process, Peer(ours, key, handlers, stall_s=self._plan.stall_s), command.finish)
-        assert process.stdout is not None
-        threading.Thread(target=self._log_output, args=(process.stdout, run), name=f"hermes-{key}", daemon=True).start()
+        run = self._run = _Run(process, Peer(process.connection, key, handlers, stall_s=self._plan.stall_s))
+        threading.Thread(target=self._log_output, args=(process.output, run), name=f"hermes-{key}", daemon=True).start()
         run.peer.start()
         mark = f"{process.pid}."
         try:
@@ -179,7 +160,7 @@ class PluginProcess:
         run.peer.close()
         try:
             run.process.wait(END_S)
-        except subprocess.TimeoutExpired:
+        except TimeoutError:
             self._kill("it did not end")
         self._end_of(run)
         with contextlib.suppress(OSError):
@@ -226,16 +207,18 @@ class PluginProcess:
         if run.ended.is_set():
             return run.cause
         try:
-            code = run.process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self._signal(run)
-            code = run.process.wait()
+            end = run.process.wait(END_S)
+        except TimeoutError:
+            run.process.kill()
+            end = run.process.wait(None)
+        code = end.code or 0
         number = -code if code < 0 else code - 128 if code > 128 else 0
-        reached = run.finish()
         if run.killed_because:
             cause = run.killed_because
-        elif "memory" in " ".join(reached):
+        elif code == OUT_OF_MEMORY or MEMORY in " ".join(end.reached):
             cause = "it used more memory than `plugins.host.memory_mb` allows"
+        elif end.code is None:
+            cause = "its unit was ended"
         elif number:
             with contextlib.suppress(ValueError):
                 named = signal.Signals(number)
@@ -251,12 +234,7 @@ class PluginProcess:
         run = self._run
         if run is not None and not run.ended.is_set():
             run.killed_because = run.killed_because or reason
-            self._signal(run)
-
-    @staticmethod
-    def _signal(run: _Run) -> None:
-        with contextlib.suppress(OSError):
-            os.killpg(run.process.pid, signal.SIGKILL)
+            run.process.kill()
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -349,21 +327,29 @@ class PluginProcess:
     # -- state -----------------------------------------------------------------------------------------------------
 
     @property
+    def fault(self) -> str:
+        """How the process last ended by itself; empty if it never did."""
+        return fault_text(self._restarts, self._last_end)
+
+    @property
     def state(self) -> ProcessState:
         """The present state."""
         run = self._run
-        pid = 0 if run is None or run.ended.is_set() else run.process.pid
+        process = None if run is None or run.ended.is_set() else run.process
+        pid, memory = (0, 0) if process is None else (process.pid, process.memory_bytes())
         status = (
             "running" if self._ready.is_set() else "ended" if self._refusal or self._closing.is_set() else "restarting"
         )
-        return ProcessState(status, inner_pid(pid), memory_of(pid), self._restarts, self._last_end, self._sandbox)
+        sandbox = self._plan.launcher.name
+        return ProcessState(status, inner_pid(pid), memory, self._restarts, self._last_end, sandbox)
 
     def _write_record(self) -> None:
         run = self._run
-        pid = 0 if run is None or run.ended.is_set() else run.process.pid
+        process = None if run is None or run.ended.is_set() else run.process
         values = {
-            "pid": pid, "start": start_time(pid) if pid else 0, "restarts": self._restarts,
-            "last_end": self._last_end or self._refusal, "sandbox": self._sandbox,
+            "pid": process.pid if process else 0, "start": process.started if process else 0,
+            "restarts": self._restarts, "last_end": self._last_end or self._refusal,
+            "sandbox": self._plan.launcher.name,
         }  # fmt: skip
         with contextlib.suppress(OSError):
             write_atomic(self._plan.record, json.dumps(values), mode=PRIVATE)

@@ -7,17 +7,26 @@ it, without a connection to the agent.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from hermes_agent.plugins.plugin_data import FOLDER, state_namespace
 from hermes_agent.system.process_tree import start_time
+from hermes_agent.workspace.sandbox.file_rules import is_inside
 
 RECORD = "process.json"
 """File in the data folder of a plugin that describes its process."""
+
+SANDBOXES = {"bwrap": "bubblewrap", "unit": "systemd unit", "launcher": "launcher of the operator"}
+"""What confines a process, in words, by `ProcessState.sandbox`."""
+
+UNIT_HINT = "run `packaging/systemd/plugin {}` as root (NixOS: `plugins.isolated`)"
+"""How an operator gives a plugin a unit."""
 
 
 class ProcessState(NamedTuple):
@@ -31,7 +40,12 @@ class ProcessState(NamedTuple):
     last_end: str = ""
     """Why the last process ended; empty if none did."""
     sandbox: str = ""
-    """`bwrap`, or `launcher` for the operator's own program."""
+    """`bwrap`, `unit` for a systemd unit, or `launcher` for the operator's own program."""
+
+    @property
+    def fault(self) -> str:
+        """How the process last ended by itself; empty if it never did."""
+        return fault_text(self.restarts, self.last_end)
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as JSON types."""
@@ -39,6 +53,7 @@ class ProcessState(NamedTuple):
 
     def __str__(self) -> str:
         where = f"{self.status}, pid {self.pid}, {self.memory_bytes / 2**20:.0f} MiB" if self.pid else self.status
+        where += f" ({SANDBOXES.get(self.sandbox, self.sandbox)})" if self.sandbox else ""
         return f"{where}, {self.restarts} restart(s)" + (f"; last end: {self.last_end}" if self.last_end else "")
 
 
@@ -49,6 +64,16 @@ class StatedProcess(Protocol):
     def state(self) -> ProcessState:
         """The present state."""
         ...
+
+    @property
+    def fault(self) -> str:
+        """How the process last ended by itself; empty if it never did."""
+        ...
+
+
+def fault_text(restarts: int, last_end: str) -> str:
+    """Return how a process last ended by itself, in words; empty if it never did."""
+    return f"started again {restarts} time(s), last end: {last_end}" if last_end else ""
 
 
 def read_state(record: Path) -> ProcessState | None:
@@ -89,3 +114,43 @@ def memory_of(pid: int) -> int:
 def record_of(home: Path, plugin_id: str) -> Path:
     """Return the file that describes the process of a plugin."""
     return home / FOLDER / state_namespace(plugin_id) / RECORD
+
+
+def unit_name(plugin_id: str) -> str:
+    """Return the name of a plugin in the names of its unit and its socket.
+
+    `packaging/systemd/plugin` and the NixOS module make the same names.
+    """
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", plugin_id):
+        return plugin_id
+    return f"p-{hashlib.sha256(plugin_id.encode()).hexdigest()[:12]}"
+
+
+def unit_socket(folder: str, plugin_id: str) -> Path | None:
+    """Return the socket of this user that starts the plugin's unit; None if there is none.
+
+    Args:
+        folder: `plugins.host.sockets`.
+    """
+    path = Path(folder, f"{unit_name(plugin_id)}.sock")
+    try:
+        return path if path.is_socket() and path.stat().st_uid == os.geteuid() else None
+    except OSError:
+        return None
+
+
+def visible_paths(home: Path, granted: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the granted paths that a plugin may see, with their real paths, and those that it may not.
+
+    Args:
+        home: the agent's home; neither it nor the user's home is shown, as a whole or in a folder.
+    """
+    own, shown, hidden = os.path.realpath(home), {}, []
+    for path in granted:
+        expanded = str(Path(path).expanduser())
+        real = os.path.realpath(expanded)
+        if is_inside(real, own) or is_inside(own, real) or is_inside(str(Path.home()), real):
+            hidden.append(path)
+        else:
+            shown[expanded] = real
+    return shown, hidden
