@@ -1,6 +1,14 @@
 # Names of what belongs to an instance, { option, unit, exec, … }, and where it is at home.
 { lib }:
 let
+  # As `unit_name` in hermes_agent/plugins/isolation/process_state.py.
+  pluginName =
+    plugin:
+    if builtins.match "[A-Za-z0-9][A-Za-z0-9_-]{0,39}" plugin != null then
+      plugin
+    else
+      "p-${lib.substring 0 12 (builtins.hashString "sha256" plugin)}";
+
   # kind: the option that declares it; empty: the plain options, which are the instance `default`.
   named =
     kind: name:
@@ -32,10 +40,17 @@ let
       execSocket = "/run/${exec}.sock";
       execRoot = "/run/${exec}";
       execUser = "hermes-exec${suffix short}";
+
+      # What its isolated plugins run in: sockets, and units with the names of plugins (`pluginUnit`).
+      pluginSockets = "/run/hermes-plugin${suffix name}";
+      pluginState = "hermes-plugin${suffix name}";
+      pluginUnit = plugin: "hermes-plugin-${lib.optionalString (!plain) "${name}."}${pluginName plugin}";
       workGroup = "hermes-work${suffix short}";
     };
 in
 {
+  inherit pluginName;
+
   default = named "" "default";
   of = named;
 
