@@ -32,6 +32,7 @@ let
     ./service.nix
     ./hardening.nix
     ./sandbox.nix
+    ./isolation.nix
     ./local-model.nix
     ./assertions.nix
   ];

@@ -97,6 +97,7 @@ rec {
     may_have_more = cfg.environmentFiles != [ ];
     has_logins = cfg.authFile != null;
     ports = taken // optionalAttrs local.enable { ${toString local.port} = "localModel.port"; };
+    units = cfg.plugins.units or [ ];
     namespaces =
       host.systemd.services.${instance.unit}.serviceConfig.RestrictNamespaces or false != true;
     low_ports = lib.hasInfix "CAP_NET_BIND_SERVICE" capabilities;

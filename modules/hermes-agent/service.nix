@@ -48,6 +48,10 @@ let
     "${instance.exec}@.service"
     "${instance.exec}.socket"
   ]
+  ++ lib.concatMap (plugin: [
+    "${instance.pluginUnit plugin}@.service"
+    "${instance.pluginUnit plugin}.socket"
+  ]) cfg.plugins.units
   ++ lib.optional cfg.localModel.enable "${instance.localModel}.service";
   unitCheck = import ../../nix/unit-check.nix { inherit lib pkgs; } {
     units = lib.genAttrs unitNames (name: host.systemd.units.${name}.unit);
@@ -56,7 +60,10 @@ let
       "${instance.unit}.service" = cfg.maxExposure;
       "${instance.exec}@.service" = cfg.tools.maxExposure;
       "${instance.localModel}.service" = cfg.maxExposure;
-    };
+    }
+    // lib.genAttrs (map (plugin: "${instance.pluginUnit plugin}@.service") cfg.plugins.units) (
+      _: cfg.maxExposure
+    );
   };
 in
 {

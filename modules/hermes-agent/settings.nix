@@ -31,6 +31,11 @@ let
           if instance.plain || (cfg.tools.sandbox or null) == null then null else instance.execSocket;
         defaultText = lib.literalMD "null, which leaves it to the agent; of another instance its own socket";
       };
+      "plugins.host.sockets" = {
+        default =
+          if instance.plain || (cfg.plugins.units or [ ]) == [ ] then null else instance.pluginSockets;
+        defaultText = lib.literalMD "null, which leaves it to the agent; of another instance its own folder";
+      };
       "server.enabled" = {
         default = if instance.plain || cfg.settings.server.port != null then null else false;
         defaultText = lib.literalMD "null, which leaves it to the agent; of another instance, whether it has a `port`";

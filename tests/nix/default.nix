@@ -158,6 +158,25 @@ in
   systems = lib.mapAttrs (_: services: host' { inherit services; }) (
     import ./systems.nix { inherit lib pkgs fixtures; }
   );
+  # Which units isolated plugins have.
+  isolatedUnits =
+    lib.mapAttrs (_: services: lib.filter (lib.hasPrefix "hermes-plugin") (host' { inherit services; }).unitNames)
+      {
+        byEntry.settings.plugins.entries.hello.isolation = "host";
+        byAll.settings.plugins = {
+          isolation = "host";
+          enabled = [
+            "hello"
+            "other"
+          ];
+          entries.other.isolation = "in_process";
+        };
+        launcher.settings.plugins = {
+          host.launcher = [ "env" ];
+          entries.hello.isolation = "host";
+        };
+        instance.instances.alice.plugins.isolated = [ "hello" ];
+      };
   warned = host' { services.environment.TELEGRAM_BOT_TOKEN = "in the keyring"; };
   # Generations of one host.
   changed = lib.mapAttrs (_: settings: host' { services = { inherit settings; }; }) {

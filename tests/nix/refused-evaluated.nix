@@ -32,6 +32,14 @@ in
   secret-in-settings = {
     settings.model.api_key = "sk-test-0123456789abcdef";
   };
+  granted-path-with-a-blank = {
+    plugins.isolated = [ "hello" ];
+    extraPlugins = [ (plugin "hello") ];
+    settings.plugins.entries.hello.granted_capabilities = [
+      "files.read:/srv/my data"
+      "files.write:~/data"
+    ];
+  };
   state-everywhere = {
     stateDir = "/var/lib";
   };

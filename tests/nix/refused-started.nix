@@ -47,6 +47,10 @@ in
     plugins.settings.calculater.digits = 3;
   };
 
+  plugin-without-a-unit = host { plugins.isolation = "host"; } // {
+    extraPlugins = [ (fixtures.plugin "hello") ];
+  };
+
   # ── programs ──────────────────────────────────────────────────────────
   mcp-program = host { } // {
     mcpServers.wiki.command = "mcp-server-wiki";

@@ -17,6 +17,22 @@
     settings.model.base_url = "http://127.0.0.1:8643/v1";
   };
 
+  # A plugin in a unit of its own, with paths that the operator grants.
+  isolated = {
+    extraPlugins = [ fixtures.calculator ];
+    plugins.isolated = [ "calculator" ];
+    environmentFiles = [ "/etc/hermes-agent/environment" ];
+    settings = {
+      model.provider = "custom";
+      model.default = "scripted";
+      model.base_url = "http://127.0.0.1:8643/v1";
+      plugins.entries.calculator.granted_capabilities = [
+        "files.read:/srv/tables"
+        "files.write:/srv/results"
+      ];
+    };
+  };
+
   full = {
     settings = {
       model.default = "test/model";

@@ -51,6 +51,7 @@ def test_the_agents_own_default_is_shown(options) -> None:
     assert shown["terminal.sandbox_tmp_mb"] == "null, which leaves it to the agent: `1024`"
     assert shown["terminal.cwd"] == "config.services.hermes-agent.workingDirectory"
     of_nixos = {"terminal.cwd", "terminal.sandbox", "terminal.exec_socket", "server.enabled"}
+    of_nixos |= {"plugins.host.sockets"}
     of_nixos |= {"plugins.allow_tool_override", "plugins.auto_enable"}
     compared = 0
     for key, node in keys(load_schema()).items():

@@ -63,6 +63,30 @@ def test_what_commands_run_in_is_hardened(profile: str, nix) -> None:
     assert said.returncode == 0, said.stdout
 
 
+def test_a_unit_of_an_isolated_plugin_is_hardened_and_shows_what_is_granted(nix) -> None:
+    built = nix.build("systems.isolated.toplevel").path
+    unit, socket = built / "hermes-plugin-calculator@.service", built / "hermes-plugin-calculator.socket"
+    said = systemd_analyze("verify", "--man=no", str(unit), str(socket))
+    assert (said.returncode, said.stdout + said.stderr) == (0, "")
+    limit = f"--threshold={EXPOSURE['strict']}"
+    said = systemd_analyze("security", "--offline=true", "--no-pager", limit, str(unit))
+    assert said.returncode == 0, said.stdout
+    lines = unit.read_text().splitlines()
+    assert {"BindReadOnlyPaths=-/srv/tables", "BindPaths=-/srv/results", "MemoryMax=1G", "TasksMax=256"} <= {*lines}
+    assert 'Environment="HERMES_PLUGIN_READ=/srv/tables"' in lines
+    assert "ListenStream=/run/hermes-plugin/calculator.sock" in socket.read_text().splitlines()
+    assert "hermes-plugin-calculator.socket" in (built / "hermes-agent.service").read_text()
+    declared = nix.build("systems.isolated.derived.declaredConfig").path
+    assert json.loads(declared.read_text())["plugins"]["entries"]["calculator"]["isolation"] == "host"
+    names = nix.evaluate("isolatedUnits")
+    assert names == {
+        "byEntry": ["hermes-plugin-hello.socket", "hermes-plugin-hello@.service"],
+        "byAll": ["hermes-plugin-hello.socket", "hermes-plugin-hello@.service"],
+        "launcher": [],
+        "instance": ["hermes-plugin-alice.hello.socket", "hermes-plugin-alice.hello@.service"],
+    }
+
+
 def test_a_command_has_limits_of_its_own(nix) -> None:
     for name, memory, tasks in (("systems.minimal", "2G", 512), ("limited", "8G", 4096)):
         unit = nix.evaluate(f"{name}.config.systemd.services")["hermes-exec@"]["serviceConfig"]

@@ -80,6 +80,7 @@ def read_declaration(file: Path, given: Iterable[str] = (), service: str | None 
             ports={int(port): str(owner) for port, owner in value.get("ports", {}).items()},
             low_ports=bool(value.get("low_ports")),
             namespaces=value.get("namespaces") is not False,
+            units=frozenset(value.get("units", ())),
             texts={str(name): str(text) for name, text in value.get("texts", {}).items()},
             home_files={name: Path(path).read_bytes() for name, path in value.get("home_files", {}).items()},
             tolerated=frozenset(value.get("tolerated", ())),

@@ -52,7 +52,9 @@ class Declaration:
     low_ports: bool = False
     """Whether the service may listen on a port below 1024."""
     namespaces: bool = True
-    """Whether the service may make namespaces, which isolated plugins need."""
+    """Whether the service may make namespaces, which isolated plugins without a unit need."""
+    units: frozenset[str] = frozenset()
+    """Isolated plugins with a unit of their own."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """Further texts that everybody can read, such as the environment of the unit, by name."""
     home_files: Mapping[str, bytes] = field(default_factory=dict)
@@ -349,10 +351,10 @@ def _isolation(host: Host, record: LoadedPlugin, declaration: Declaration) -> It
         yield str(exc)
     if record.registers().get("providers") and any(kind.name == "platform" for kind, _ in record.providers_registered):
         yield f"a chat platform cannot run in a process of its own; {REMEDY}"
-    if not (declaration.namespaces or settings.host.get("launcher")):
+    if not (declaration.namespaces or settings.host.get("launcher") or record.manifest.key in declaration.units):
         yield (
-            "`isolation: host` needs namespaces, which the unit of the service forbids; set `plugins.host.launcher`,"
-            " or `isolation: in_process`"
+            "`isolation: host` needs a unit of its own, since the service may make no namespaces; name the plugin in"
+            " `plugins.isolated`, set `plugins.host.launcher`, or `isolation: in_process`"
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import inspect
 import json
 import logging
 import os
@@ -105,7 +106,7 @@ class PluginProgram:
 
     def _await(self, call: Callable[[], Any]) -> Any:
         value = call()
-        if not asyncio.iscoroutine(value):
+        if not inspect.iscoroutine(value):  # of asyncio, a generator is one, too
             return value
         number = current_call.get()
 

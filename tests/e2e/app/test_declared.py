@@ -149,6 +149,9 @@ def test_isolation_of_plugins_is_accepted_and_what_it_forbids_is_named(tmp_path:
     service.write_text(json.dumps({"namespaces": False}))
     config["plugins"]["enabled"] = ["dice"]
     without = doctor(tmp_path, config, "--service", str(service), **declared)
-    assert without.returncode == 78 and "`isolation: host` needs namespaces" in without.stdout
+    assert without.returncode == 78 and "`isolation: host` needs a unit of its own" in without.stdout
+    service.write_text(json.dumps({"namespaces": False, "units": ["dice"]}))
+    assert doctor(tmp_path, config, "--service", str(service), **declared).returncode == 0
+    service.write_text(json.dumps({"namespaces": False}))
     config["plugins"]["host"] = {"launcher": ["env"]}
     assert doctor(tmp_path, config, "--service", str(service), **declared).returncode == 0

@@ -46,16 +46,16 @@ DECLARED = (
     *("register_web_search_provider", "register_tts_provider", "register_transcription_provider"),
     *("register_image_gen_provider", "register_video_gen_provider", "register_browser_provider"),
     *("register_terminal_environment_provider", "register_secret_source", "register_context_engine"),
-    *("register_memory_provider", "register_cron_scheduler", "register_auxiliary_task"),
+    *("register_memory_provider", "register_auxiliary_task"),
     *("register_system_prompt_section", "register_redaction_patterns", "register_context_reference"),
     *("register_locale", "register_locale_dir", "register_automation_blueprint", "subscribe"),
 )
 """Methods of the context that are declared to the agent."""
 REFUSED = (
     *("register_platform", "register_platform_handler", "register_telegram_handler", "register_slack_action_handler"),
-    *("register_dashboard_auth_provider", "register_approval_transport"),
+    *("register_dashboard_auth_provider", "register_approval_transport", "register_cron_scheduler"),
 )
-"""Methods that need the process of the agent (contract §2.7)."""
+"""Methods that need the process of the agent (contract §2.7); a scheduler starts jobs with objects of the agent."""
 REMEDY = "set plugins.isolation: in_process to load it"
 
 

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from hermes_agent.contracts.context_engine import ContextEngine
 from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.plugins.host_services import KINDS
+from hermes_agent.plugins.isolation.passed_files import USES, AgentFiles, PluginFiles
 from hermes_agent.plugins.isolation.peer import CallTarget
 from hermes_agent.plugins.isolation.values import KIND, FunctionShape, UnusableValue, decode, encode
 
@@ -134,7 +135,7 @@ class Exchange:
 
     def _describe(self, value: Any) -> dict[str, Any]:
         """Return the kind, methods and attributes of an object."""
-        kind = next((name for name, spec in KINDS.items() if isinstance(value, spec.contract)), "")
+        kind = _kind_of(value)
         contract: type = KINDS[kind].contract if kind else object
         everything = isinstance(value, STATEFUL)
         methods = {}
@@ -190,6 +191,11 @@ class Exchange:
             result = None
         elif target.method.startswith("_"):
             raise UnusableValue(f"method `{target.method}` is not called from outside")
+        elif (use := USES.get((_kind_of(value), target.method))) is not None:
+            files = PluginFiles(use)
+            with files.unpacked(given, named) as (given, named):
+                done = run(partial(getattr(value, target.method), *given, **named))
+                result = self._encode_result(files.pack(done))
         else:
             result = self._encode_result(run(partial(getattr(value, target.method), *given, **named)))
         kind = next((spec.contract for spec in KINDS.values() if isinstance(value, spec.contract)), object)
@@ -258,6 +264,7 @@ class Exchange:
         made.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]  # a property that is no plain data is missing
         value: Any = object.__new__(made)
         value.__dict__.update(isolated_key=(self, key), isolated_attributes=attributes)
+        value.__dict__["isolated_kind"] = "" if kind is None else kind.kind.name
         if key.startswith("~"):
             weakref.finalize(value, self._drop, key)
         return value
@@ -268,10 +275,15 @@ class LentObject:
 
     isolated_key: tuple[Exchange, str]
     isolated_attributes: dict[str, Any]
+    isolated_kind: str
 
     def isolated_call(self, method: str, args: Any, kwargs: Mapping[str, Any]) -> Any:
         """Call a method of the object, and take the attributes that it changed."""
         exchange, key = self.isolated_key
+        use = USES.get((self.isolated_kind, method))
+        files = None if use is None else AgentFiles(use)
+        if files is not None:
+            args, kwargs = files.pack(args, kwargs)
         with exchange.for_a_call():
             given = [encode(each, exchange) for each in args]
             named = {name: encode(each, exchange) for name, each in kwargs.items()}
@@ -280,7 +292,8 @@ class LentObject:
             raise UnusableValue(f"`{method}` of {key} answered {answer!r:.100}")
         for name, value in dict(answer.get("at") or {}).items():
             self.isolated_attributes[str(name)] = decode(value, exchange)
-        return decode(answer.get("r"), exchange)
+        result = decode(answer.get("r"), exchange)
+        return result if files is None else files.unpack(result)
 
 
 def _read(name: str, value: LentObject) -> Any:
@@ -311,6 +324,11 @@ def _show(made: Callable[..., Any], shape: FunctionShape, *, is_method: bool = F
     made.__name__ = made.__qualname__ = shape.name
     if (signature := shape.signature(is_method=is_method)) is not None:
         made.__signature__ = signature  # type: ignore[attr-defined]
+
+
+def _kind_of(value: Any) -> str:
+    """Return the name of the kind of a provider, or "" for another object."""
+    return next((name for name, spec in KINDS.items() if isinstance(value, spec.contract)), "")
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:

@@ -28,6 +28,7 @@ DATA_MODULES = (
     "hermes_agent.contracts.",
     "hermes_agent.core.messages",
     "hermes_agent.cron.current_run",
+    "hermes_agent.plugins.isolation.passed_files",
     "hermes_agent.plugins.llm_types",
     "hermes_agent.plugins.subagent_lifecycle",
 )
