@@ -1,4 +1,4 @@
-"""The program of the unit in which an isolated plugin runs: it starts the process, and reports its end.
+"""The program of the unit of an isolated plugin: it starts the process and reports its end.
 
 systemd starts a unit for each connection of the agent (`packaging/systemd/hermes-plugin@.service`); the connection is
 its standard input. The agent sends one request, a length (4 bytes, network order) and a JSON object, with descriptors:

@@ -191,13 +191,13 @@ class IsolatedPlugin:
             raise LoadFailed(
                 manifest.key,
                 f"`plugins.isolation: host` needs a sandbox, and none works: {sandbox.problem}. In the system service"
-                f" the plugin needs a unit: {UNIT_HINT.format(manifest.key)}. Elsewhere install bubblewrap and allow"
-                " user namespaces, or set `plugins.host.launcher` to a program that confines the process",
+                f" the plugin needs a unit: {UNIT_HINT.format(manifest.key)}. Without systemd install bubblewrap and"
+                " allow user namespaces, or set `plugins.host.launcher` to a program that confines the process",
             )
         return sandbox
 
     def _unit_request(self) -> UnitRequest:
-        """Return what the unit of the plugin is told."""
+        """Return the request for the unit of the plugin."""
         manifest = self._manifest
         sent = manifest.source != "entrypoint" and not any(is_inside(manifest.path, place) for place in SYSTEM)
         return UnitRequest(

@@ -1,4 +1,4 @@
-"""How the process of an isolated plugin is started: as a child in a sandbox, or in a systemd unit of its own.
+"""Start the process of an isolated plugin: a child in a sandbox, or a systemd unit of its own.
 
 `ChildLauncher` starts a program that confines the process, bubblewrap or the operator's own. `UnitLauncher` connects to
 a socket of systemd, which starts a unit for the connection (`system/plugin_unit.py`). The service that the packages
@@ -162,7 +162,7 @@ class ChildLauncher:
 
 
 class UnitRequest(NamedTuple):
-    """What the unit is told about the process."""
+    """What the unit needs for the process."""
 
     env: Mapping[str, str]
     folder: str = ""
@@ -272,7 +272,7 @@ class UnitLauncher:
 
     Args:
         path: socket at which systemd starts the unit.
-        request: returns what the unit is told, for each start.
+        request: returns what the unit needs, for each start.
     """
 
     name = "unit"
@@ -304,13 +304,13 @@ class UnitLauncher:
                 fds["code"] = passed.enter_context(archive_of(request.folder)).fileno()
             if (broker := request.broker()) is not None:
                 fds["broker"] = passed.enter_context(broker).fileno()
-            told = {
+            wanted = {
                 "env": dict(request.env), "folder": request.folder, "memory_mb": request.memory_mb,
                 "read": dict(request.read), "write": dict(request.write),
             }  # fmt: skip
             control.settimeout(START_S)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the unit said why before it ended
-                send_request(control, told, fds)
+                send_request(control, wanted, fds)
             started = _InUnit(control, ours, output)
             passed.close()
             started.await_start()

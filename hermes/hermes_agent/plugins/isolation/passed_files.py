@@ -142,7 +142,7 @@ class AgentFiles:
         return str(place)
 
 
-class PluginFiles:
+class HostedFiles:
     """The files of one call, in the process of the plugin; use it as a context."""
 
     def __init__(self, use: FileUse) -> None:

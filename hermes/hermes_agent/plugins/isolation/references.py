@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from hermes_agent.contracts.context_engine import ContextEngine
 from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.plugins.host_services import KINDS
-from hermes_agent.plugins.isolation.passed_files import USES, AgentFiles, PluginFiles
+from hermes_agent.plugins.isolation.passed_files import USES, AgentFiles, HostedFiles
 from hermes_agent.plugins.isolation.peer import CallTarget
 from hermes_agent.plugins.isolation.values import KIND, FunctionShape, UnusableValue, decode, encode
 
@@ -192,7 +192,7 @@ class Exchange:
         elif target.method.startswith("_"):
             raise UnusableValue(f"method `{target.method}` is not called from outside")
         elif (use := USES.get((_kind_of(value), target.method))) is not None:
-            files = PluginFiles(use)
+            files = HostedFiles(use)
             with files.unpacked(given, named) as (given, named):
                 done = run(partial(getattr(value, target.method), *given, **named))
                 result = self._encode_result(files.pack(done))
