@@ -102,7 +102,7 @@ class StartedCommand(NamedTuple):
 class _Child:
     """A child process."""
 
-    notes = ()
+    notes: tuple[str, ...] = ()
 
     def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket, command: StartedCommand) -> None:
         self._process, self.connection, self._command = process, connection, command
