@@ -77,6 +77,7 @@ class PluginsHostSection(Section):
     memory_mb: int
     call_timeout_s: float
     stall_s: float
+    sockets: str
 
 class PluginsSection(Section):
     enabled: list[str]
