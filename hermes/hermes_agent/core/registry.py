@@ -418,7 +418,7 @@ class RegistryFacade(StoreGroup, Generic[T]):
 
     def get(self, name: str) -> T | None:
         """Return the value, or None if the name has none."""
-        return self._entries.get(name)
+        return None if (entry := self._entries.entries.get(name)) is None else entry.value  # often, in a tool call
 
     def owner(self, name: str) -> str | None:
         """Return the owner of `name`, or None if the name has no value."""

@@ -152,6 +152,7 @@ class ApprovalGate:
         provenance: TaintTracker | None = None,
         tables: HostTables | None = None,
     ) -> None:
+        self._tables = tables
         self._destinations = None if tables is None else ToolDestinations(tables)
         self._registry = registry
         self._bridge = bridge
@@ -217,10 +218,12 @@ class ApprovalGate:
 
     def may_need_late_check(self, entry: ToolEntry) -> bool:
         """Return whether a call that skipped the pipeline may need an approval."""
-        if entry.approval is not None or (self._destinations is not None and self._destinations.has_rules):
+        tables, provenance = self._tables, self._provenance
+        if entry.approval is not None or (tables is not None and tables.restricts_tools):
             return True
-        scope, provenance = current_scope.get(), self._provenance
-        return scope is not None and provenance is not None and provenance.is_tainted(scope.session_id)
+        if provenance is None or (scope := current_scope.get()) is None:
+            return False
+        return provenance.is_tainted(scope.session_id)
 
     def _reached(self, entry: ToolEntry | None, arguments: dict[str, Any]) -> str | list[ApprovalRequest]:
         """Return the refusal or the approval requests of the table of hosts."""
