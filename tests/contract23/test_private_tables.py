@@ -127,6 +127,78 @@ def test_middleware_put_into_the_manager_changes_calls(tmp_path: Path) -> None:
         assert host.record.middleware_registered == ["tool_request"]
 
 
+SAY = """
+word = lambda suffix: lambda args, **kwargs: {'args': {**args, 'word': args['word'] + suffix}}
+parameters = {'type': 'object', 'properties': {'word': {'type': 'string'}}}
+ctx.register_tool('say', schema={'name': 'say', 'description': 'x', 'parameters': parameters},
+    handler=lambda args, **kwargs: args['word'])
+"""
+MIDDLEWARE_WAYS = {
+    "item": ("manager._middleware['tool_request'] = [word('1'), word('2')]", "tea12"),
+    "insert": (
+        "manager._middleware.setdefault('tool_request', []).append(word('1'))\n"
+        "manager._middleware['tool_request'].insert(0, word('2'))",
+        "tea21",
+    ),
+    "register": (
+        "ctx.register_middleware('tool_request', word('1'))\nmanager._middleware['tool_request'].insert(0, word('2'))",
+        "tea21",
+    ),
+    "replace": (
+        "manager._middleware['tool_request'] = [word('1')]\nmanager._middleware['tool_request'][0] = word('2')",
+        "tea2",
+    ),
+    "delete": (
+        "manager._middleware['tool_request'] = [word('1'), word('2')]\ndel manager._middleware['tool_request'][0]",
+        "tea2",
+    ),
+    "pop": ("manager._middleware['tool_request'] = [word('1')]\nmanager._middleware.pop('tool_request')", "tea"),
+}
+
+
+@pytest.mark.parametrize("way", MIDDLEWARE_WAYS)
+def test_each_way_to_change_middleware_takes_effect_and_leaves_with_its_plugin(tmp_path: Path, way: str) -> None:
+    body, said = MIDDLEWARE_WAYS[way]
+    with plugin_host(made(tmp_path / "p", SAY.strip() + "\n" + body)) as host:
+        assert host.dispatch_tool("say", {"word": "tea"}) == said
+        assert host.record.middleware_registered == ([] if way == "pop" else ["tool_request"])
+        host.host.plugins.unload("p")
+        assert not host.host.plugins._middleware.get("tool_request")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("manager._plugin_commands.setdefault('tea', {'handler': lambda raw: f'tea {raw}'})", "tea now"),
+        ("manager._plugin_commands.update(tea={'handler': lambda raw: f'tea {raw}'})", "tea now"),
+        (
+            "ctx.register_command('tea', lambda raw: 'old')\n"
+            "manager._plugin_commands['tea']['handler'] = lambda raw: f'new {raw}'",
+            "new now",
+        ),
+    ],
+)
+def test_each_way_to_change_commands_takes_effect_and_leaves_with_its_plugin(
+    tmp_path: Path, change: str, said: str
+) -> None:
+    with plugin_host(made(tmp_path / "p", change)) as host:
+        assert host.run_command("/tea now") == said
+        assert host.record.commands_registered == ["tea"]
+        host.host.plugins.unload("p")
+        assert dict(host.host.plugins._plugin_commands) == {}
+
+
+def test_a_hook_that_a_plugin_takes_out_again_is_not_called_nor_counted(tmp_path: Path) -> None:
+    body = (
+        "manager._hooks['on_session_reset'] = [note, first]\ndel manager._hooks['on_session_reset'][0]\n"
+        "manager._hooks['on_session_end'] = [note]\ndel manager._hooks['on_session_end']"
+    )
+    with plugin_host(made(tmp_path / "p", body)) as host:
+        fire(host)
+        assert host.record.module.seen == ["first"]
+        assert host.record.hooks_registered == ["on_session_reset"]
+
+
 def test_a_command_put_into_the_manager_runs_and_a_wrapped_one_returns_with_its_plugin(tmp_path: Path) -> None:
     first = made(tmp_path / "a", "manager._plugin_commands['tea'] = {'handler': lambda raw: f'tea {raw}'}")
     second = made(

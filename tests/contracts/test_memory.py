@@ -169,8 +169,8 @@ def write(
     (folder / "__init__.py").write_text(text)
 
 
-def run(home: Path, provider: str) -> Host:
-    (home / "config.yaml").write_text(f"memory:\n  provider: '{provider}'\n")
+def run(home: Path, provider: str, more: str = "") -> Host:
+    (home / "config.yaml").write_text(f"{more}memory:\n  provider: '{provider}'\n")
     host = Host.build(home)
     host.plugins.discover_and_load()
     host.bridge.close()
@@ -406,6 +406,25 @@ def test_a_package_s_cli_is_its_command(
     (home / "config.yaml").write_text("memory:\n  provider: my-store\n")
 
     assert terminal(capsys, "my-store", "count") == (3, "command count\n")
+
+
+def test_a_module_in_both_groups_has_its_tools_once_and_lacks_none(home: Path, served: None, site: Path) -> None:
+    schema = "{'name': 'twice', 'description': 'x', 'parameters': {'type': 'object', 'properties': {}}}"
+    tool = f"    ctx.register_tool('twice', 'keeper', {schema}, lambda args, **kwargs: '{{}}')\n"
+    groups = "keeper = memory_package:register\n[hermes_agent.memory_providers]\nkeeper = memory_package"
+    install(site, "hermes_agent.plugins", groups, GUIDE + REGISTER + tool)
+    config = "plugins:\n  enabled: [keeper]\n"
+
+    host = run(home, "keeper", config)
+
+    both = {record.manifest.key: record for record in host.plugins.records}
+    assert [(key, record.enabled, record.problems) for key, record in both.items()] == [
+        ("keeper", True, []),
+        ("memory/keeper", True, []),
+    ]
+    notes = [note for record in both.values() for note in record.notes]
+    assert len([note for note in notes if "its package lists it in a second group" in note]) == 1
+    assert host.tools.get("twice")
 
 
 def test_a_plugin_and_a_memory_of_one_name_live_side_by_side(home: Path, served: None, site: Path) -> None:

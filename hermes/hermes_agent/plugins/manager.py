@@ -402,6 +402,8 @@ class PluginManager(upstream_views.UpstreamAttributes):
         running = [record.manifest for record in self._plugins.values() if record.enabled]
         for text in option_problems(self._services.config, running, make_value_check(self._services.credentials)):
             logger.warning("%s", text)
+        for record in self._plugins.values():
+            record.note_twin(self._plugins)
         write_state(self._services.home, self._plugins.values())
         if self._pinned:
             logger.info("plugins pinned as they are now: %s", ", ".join(self._pinned))

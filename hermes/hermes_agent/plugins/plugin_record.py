@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -90,6 +90,18 @@ class LoadedPlugin:
     def enabled(self) -> bool:
         """Whether the plugin runs."""
         return self.status == "enabled"
+
+    def note_twin(self, plugins: Mapping[str, LoadedPlugin]) -> None:
+        """Take what the same module registered already, from another group of entry points, for no problem."""
+        twins = {p.owner for p in self.problems if p.owner in plugins and self._is_module_of(plugins[p.owner])}
+        self.problems[:] = [problem for problem in self.problems if problem.owner not in twins]
+        for twin in sorted(twins):
+            text = f"its package lists it in a second group, as `{twin}`, which registers the same"
+            self.notes += [text] if text not in self.notes else []
+
+    def _is_module_of(self, other: LoadedPlugin) -> bool:
+        sides = (self.manifest, other.manifest)
+        return all(m.source == "entrypoint" for m in sides) and len({m.path.partition(":")[0] for m in sides}) == 1
 
     def registers(self) -> dict[str, list[str]]:
         """Return the sorted names of its registrations by kind, without empty kinds."""

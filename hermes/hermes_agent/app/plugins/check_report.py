@@ -152,11 +152,8 @@ def load_findings(records: list[LoadedPlugin]) -> list[CheckFinding]:
         key = record.manifest.key
         if record.status == "failed":
             findings.append(_failure(record))
-        twins = {p.owner for p in record.problems if _is_listed_twice(record, by_key.get(p.owner))}
-        findings += [_problem(record, problem, by_key) for problem in record.problems if problem.owner not in twins]
-        for twin in sorted(twins):
-            text = f"plugin `{key}`: its package lists it in a second group, as `{twin}`, which registers the same"
-            findings.append(CheckFinding("warning", "note", text, (key, twin)))
+        record.note_twin(by_key)
+        findings += [_problem(record, problem, by_key) for problem in record.problems]
         report = report_loaded(record)
         findings += [CheckFinding("warning", "note", f"plugin `{key}`: {note}", (key,)) for note in report.notes]
         if report.replaces:
@@ -165,15 +162,6 @@ def load_findings(records: list[LoadedPlugin]) -> list[CheckFinding]:
         if record.enabled and record.manifest.provides_tools:
             findings += _mismatch(record)
     return findings
-
-
-def _is_listed_twice(record: LoadedPlugin, other: LoadedPlugin | None) -> bool:
-    """Say whether two plugins are one module, which a package lists in two groups of entry points."""
-    if other is None:
-        return False
-    mine, theirs = record.manifest, other.manifest
-    modules = {each.path.partition(":")[0] for each in (mine, theirs)}
-    return mine.source == theirs.source == "entrypoint" and len(modules) == 1
 
 
 def _failure(record: LoadedPlugin) -> CheckFinding:
