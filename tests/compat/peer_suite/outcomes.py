@@ -20,6 +20,8 @@ PLACE = DATA.parent / "upstream_tests"
 LIST, REASONS = PLACE / "list.txt", PLACE / "reasons.toml"
 UNEXPLAINED = "unexplained"
 WIDTH = 116
+SPACE = "␣"
+"""Stands for a space in the name of a test, since spaces separate the names."""
 PRIVATE = (
     re.compile(r"PrivateStructureError: ([\w.]+)"),
     re.compile(r"module '([\w.]+)'.* has no attribute '(\w+)'"),
@@ -66,7 +68,7 @@ def load_list() -> dict[str, Verdicts]:
                 prefix = f"{group}::"
             elif word.startswith("="):
                 prefix, name = "", word[1:]
-            tests[prefix + name] = verdict
+            tests[(prefix + name).replace(SPACE, " ")] = verdict
     return found
 
 
@@ -74,7 +76,7 @@ def text_of(found: Mapping[str, Verdicts]) -> str:
     """Return the list as text."""
     lines = [
         "# Upstream's tests and what came of each here; `make upstream-tests DIR=… ARGS=--write` writes this list.",
-        "# `Class::one two` are two tests of a class, `=one` is a test outside a class.",
+        f"# `Class::one two` are two tests of a class, `=one` is a test outside a class, `{SPACE}` a space in a name.",
     ]
     for file, verdicts in found.items():
         lines.append(f"\n[{file}]")
@@ -83,6 +85,7 @@ def text_of(found: Mapping[str, Verdicts]) -> str:
             words: list[str] = []
             for group, names in groupby(tests, key=_class_of):
                 short = [name.removeprefix(f"{group}::") if group else f"={name}" for name in names]
+                short = [name.replace(" ", SPACE) for name in short]
                 words += [f"{group}::{short[0]}", *short[1:]] if group else short
             lines += _wrap(f"{verdict}: ", words)
     return "\n".join(lines) + "\n"

@@ -23,6 +23,7 @@ def test_each_test_that_does_not_pass_has_its_reason() -> None:
 
 def test_the_list_is_read_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"a.py": {"T::one": "pass", "T::two": "private x.y", "three": "pass", "T::four[a::b]": "differs k"}}
+    found["b.py"] = {"T::five[rm -rf  /]": "pass", "six[ ]": "skipped"}
     (tmp_path / "list.txt").write_text(text_of(found))
     monkeypatch.setattr("compat.peer_suite.outcomes.LIST", tmp_path / "list.txt")
 
