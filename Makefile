@@ -4,7 +4,7 @@
 #   make run          start a conversation with the embedded model and the example plugin
 #
 # Install it
-#   make install      install for your user: ~/.local/bin/hermes, completion (EXTRAS=local,web)
+#   make install      install for your user: ~/.local/bin/hermes, completion (EXTRAS=local,openai,web)
 #   make uninstall    remove what `make install` installed; the agent's home stays
 #
 # Change it
@@ -76,9 +76,9 @@ $(VENV)/.base: requirements/build.txt requirements/run.txt pyproject.toml
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.local: $(VENV)/.base requirements/local.txt
-	@echo "installing the embedded model's runtime …" >&2
-	@$(PIP) --require-hashes -r requirements/local.txt
+$(VENV)/.local: $(VENV)/.base requirements/local.txt requirements/openai.txt
+	@echo "installing the embedded model's runtime and OpenAI's SDK …" >&2
+	@$(PIP) --require-hashes -r requirements/local.txt -r requirements/openai.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.local requirements/dev.txt

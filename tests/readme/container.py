@@ -31,7 +31,7 @@ FOR_INSTALL = ("ca-certificates", "ngircd", "systemd", "dbus", "libpam-systemd",
 
 LIGHT = os.environ.get("HERMES_README") == "light"
 FETCHED = ROOT / ".cache" / "readme"
-LOCKED = ("build.txt", "run.txt", "local.txt")
+LOCKED = ("build.txt", "run.txt", "local.txt", "openai.txt")
 WEIGHTS = Path.home() / ".cache" / "hermes"
 
 
