@@ -154,6 +154,10 @@ ASKED = {
         *("sudo dnf rm x", "gem uninstall x", "kubectl create rolebinding b --clusterrole=admin --user=bob"),
         *("oc -n x create clusterrole c --verb='*' --resource=pods", "brew upgrade"),
     ],
+    "change the agent's own settings, permissions or state": [
+        *("yq -i '.approvals.mode = \"off\"' ~/.hermes/config.yaml", "tree -o ~/.hermes/config.yaml"),
+        *("cd ~/.hermes && yq --inplace .a=1 config.yaml", "hermes --debug config set approvals.mode off"),
+    ],
     "destroy or replace data with its own program": ["mamba env remove -n x", "conda remove -n x --all -y"],
 }
 

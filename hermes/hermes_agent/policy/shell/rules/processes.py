@@ -217,7 +217,10 @@ def _after_options(args: list[str]) -> list[str]:
 def _changes_state(command: ShellCommand) -> bool:
     written = [resolve_place(command, r.target.text) for r in command.redirects if r.writes]
     finds = command.name == "find" and not any(arg.startswith(_FIND_ACTIONS) for arg in command.args)
-    if command.name not in _READERS and not finds:
+    writes = (command.name == "yq" and command.has_flag("i", "--inplace")) or (
+        command.name == "tree" and command.has_flag("o", "--output")
+    )
+    if (command.name not in _READERS and not finds) or writes:
         written += [resolve_place(command, arg) for arg in command.args]
         written += [arg for arg in command.args if "/" in arg]
         if is_a(command.name, "interpreter") or command.heredoc:
