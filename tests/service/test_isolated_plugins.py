@@ -1,10 +1,16 @@
-"""Isolated plugins in units of their own, in a whole daemon under a real systemd; and in bubblewrap, without units."""
+"""Isolated plugins in units of their own, in a whole daemon under a real systemd.
+
+Two tests in every run; all with `HERMES_PUBLISHED_ISOLATED=1`, which `make compat` sets.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import hermes_agent
 from run_in_systemd import Interpreter
@@ -12,6 +18,7 @@ from service.conftest import HOME, PACKAGING, MakeMachine
 from service.test_daemon import KEY, PREPARED, SERVICE
 
 FAULTY = Path(__file__).parents[1] / "e2e" / "plugins" / "isolated" / "faulty"
+LONG = pytest.mark.skipif(os.environ.get("HERMES_PUBLISHED_ISOLATED") != "1", reason="`make compat` runs it")
 LOOKING = """
 import json, os, urllib.request
 
@@ -130,6 +137,7 @@ def check_faults(lines: list[str]) -> None:
     assert lines.pop(0) == "the same daemon"
 
 
+@pytest.mark.attack("isolated plugins", at="systemd")
 def test_a_fault_of_a_plugin_ends_its_unit_alone_and_the_daemon_names_it(machine: MakeMachine) -> None:
     outcome = on_machine(
         machine,
@@ -181,6 +189,7 @@ def seen(answer: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.attack("isolated plugins", at="systemd")
 def test_a_plugin_in_a_unit_has_what_is_granted_and_nothing_else(machine: MakeMachine) -> None:
     question = {"model": "hermes-agent", "messages": [{"role": "user", "content": f"use look {json.dumps(LOOK)}"}]}
     outcome = on_machine(
@@ -229,6 +238,36 @@ TEXT
     assert (after["http://127.0.0.1:8650/letter"], after["secrets"], after["visits"]) == ("refused", [], 2)
 
 
+@LONG
+def test_a_plugin_of_an_added_agent_has_a_unit_of_its_own(machine: MakeMachine) -> None:
+    outcome = on_machine(
+        machine,
+        f"""
+        PATH=/usr/local/bin:$PATH
+        bash /opt/packaging/instance alice --port 8650 > /dev/null || exit 1
+        mkdir /var/lib/hermes-alice/.hermes/plugins && cp -r /opt/faulty /var/lib/hermes-alice/.hermes/plugins/
+        cp {HOME}/config.yaml /var/lib/hermes-alice/.hermes/ && chown -R hermes-alice: /var/lib/hermes-alice/.hermes
+        cp -r /etc/systemd/system/hermes-agent.service.d /etc/systemd/system/hermes-agent-alice.service.d
+        plugins=/etc/systemd/system/hermes-plugin
+        cp -r $plugins-faulty@.service.d $plugins-alice.faulty@.service.d
+        plugin faulty --agent alice
+        systemd-analyze verify --man=no $plugins-alice.faulty.socket 2>&1
+        systemctl start hermes-agent-alice || exit 2
+        hermes-alice plugins doctor | grep -o 'process of its own: running.*(systemd unit)' | grep -o '(.*)'
+        systemctl show -P User 'hermes-plugin-alice.faulty@*' | grep -o '^hermes-p-'
+        stat -c '%U %a' /run/hermes-plugin-alice/faulty.sock
+        """,
+    )
+    assert outcome.succeeded().stdout.splitlines() == [
+        "Plugin `faulty` has the unit hermes-plugin-alice.faulty@.service: 0 path(s) to read, 0 to write.",
+        "It runs there from the next start on: systemctl restart hermes-agent-alice",
+        "(systemd unit)",
+        "hermes-p-",
+        "hermes-alice 600",
+    ]
+
+
+@LONG
 def test_without_a_unit_the_daemon_goes_on_and_says_what_the_plugin_needs(machine: MakeMachine) -> None:
     outcome = on_machine(
         machine,

@@ -33,6 +33,7 @@ CAUSES = {
 }
 
 
+@pytest.mark.attack("isolated plugins", at="daemon")
 def test_a_fault_of_a_plugin_leaves_the_daemon_as_it_is_and_is_named(tmp_path: Path) -> None:
     home, port = tmp_path / ".hermes", free_port()
     shutil.copytree(FAULTY, home / "plugins" / "faulty")
