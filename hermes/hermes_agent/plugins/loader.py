@@ -47,6 +47,7 @@ from hermes_agent.plugins.host_services import HostServices
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.memory_context import MemoryCollector, TwoContexts, register_memory_plugin
 from hermes_agent.plugins.plugin_record import LoadedPlugin
+from hermes_agent.plugins.provider_registration import has_registered
 from hermes_agent.plugins.registration import find_register
 from hermes_agent.runtime import workers
 from hermes_agent.runtime.bridge import Bridge
@@ -125,6 +126,8 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StagedStor
             if register is None and manifest.kind == "exclusive" and manifest.source != "entrypoint":
                 loaded = _import_directory(manifest, MEMORY_PARENT)
                 register = find_register(loaded, manifest)
+            if register is None and manifest.source == "entrypoint" and has_registered(ctx):
+                return loaded
             if register is None:
                 logger.warning("Plugin '%s' has no register() function", manifest.name)
                 raise LoadFailed(manifest.key, NO_REGISTER, _file_of(loaded))

@@ -120,6 +120,15 @@ def count_direct_registrations(by: Registration, refusals: int) -> None:
             note_refused_tool(by, refusal.tool, refusal.owner)
 
 
+def has_registered(ctx: object) -> bool:
+    """Return whether the import of a plugin registered something, so that it may do without `register`."""
+    by = getattr(ctx, "registration", None)
+    if by is None:
+        return False
+    count_direct_registrations(by, len(by.services.tools.refusals))
+    return bool(by.record.registers())
+
+
 def register_auxiliary_task(by: Registration, task: AuxiliaryTask) -> PluginRegistration:
     """Register an auxiliary task; the same plugin may register it again.
 

@@ -68,6 +68,20 @@ def test_without_a_host_the_registry_says_so(home: Path) -> None:
     assert done.stdout.startswith("no host in this process")
 
 
+def test_a_registry_of_its_own_dispatches_without_a_host(home: Path) -> None:
+    code = (
+        "from hermes_agent.compat import import_hook; import_hook.install()\n"
+        "from tools.registry import ToolRegistry\n"
+        "own = ToolRegistry()\n"
+        "own.register(name='roll', toolset='dice', schema={'name': 'roll'}, handler=lambda args, **kw: str(args))\n"
+        "print(own.dispatch('roll', {'sides': 6}), own.dispatch('absent', {}))\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout == '{\'sides\': 6} {"error": "Unknown tool: absent"}\n'
+
+
 def test_the_version_is_the_level_of_the_contract(served: None) -> None:
     import hermes_cli
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.host import Host
+from hermes_agent.compat import import_hook
+from hermes_agent.host import Host, use_host
 
 Write = Callable[..., Path]
 Start = Callable[..., Host]
@@ -277,6 +278,29 @@ def test_an_entry_point_without_register_is_imported_and_said_so(package: Callab
     record = start(enable=("fresh",)).plugins._plugins["fresh"]
 
     assert record.error == "no register() function"
+
+
+def test_an_entry_point_without_register_runs_when_its_import_registers(
+    package: Callable[..., None], home: Path, start: Start
+) -> None:
+    tool = "{'name': 'roll', 'description': 'x', 'parameters': {'type': 'object', 'properties': {}}}"
+    code = (
+        "from tools.registry import registry\n"
+        f"registry.register(name='roll', toolset='dice', schema={tool}, handler=lambda args, **kw: '4')\n"
+    )
+    package("fresh_package.m", m=code)
+    (home / "config.yaml").write_text("plugins:\n  enabled: [fresh]\n")
+    import_hook.install()
+    try:
+        with use_host(None):
+            host = Host.build(home)
+            host.plugins.discover_and_load()
+            host.bridge.close()
+    finally:
+        import_hook.uninstall()
+
+    record = host.plugins._plugins["fresh"]
+    assert (record.error, record.tools_registered) == (None, ["roll"])
 
 
 def test_the_modules_of_a_failed_package_are_forgotten(package: Callable[..., None], start: Start) -> None:
