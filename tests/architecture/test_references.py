@@ -16,7 +16,8 @@ PACKAGE = ROOT / "hermes"
 @functools.cache
 def _file(module: str) -> Path | None:
     base = PACKAGE.joinpath(*module.split("."))
-    return next((p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()), None)
+    files = (base.with_suffix(".py"), base / "__init__.py", base.with_suffix(".pyi"))  # the last: types alone
+    return next((p for p in files if p.is_file()), None)
 
 
 @functools.cache
