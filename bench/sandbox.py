@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.terminal_env import BackendCommand
 from hermes_agent.policy.network import HostTables
 from hermes_agent.runtime.bridge import Bridge
@@ -103,10 +104,10 @@ def _connection(user: Path) -> Row:
         server = open_now.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
         threading.Thread(target=_echo, args=(server,), daemon=True).start()
         port = server.getsockname()[1]
-        given = {"network.hosts": [f"127.0.0.1:{port}"], "security.allow_private_urls": False}
+        settings = Settings({"network": {"hosts": [f"127.0.0.1:{port}"]}})
         bridge = Bridge()
         open_now.callback(bridge.close)
-        networks = Networks("hosts", HostTables(given.get), bridge, path=path)
+        networks = Networks("hosts", HostTables(lambda: settings), bridge, path=path)
         open_now.callback(networks.close_all)
         box = BubblewrapSandbox(PathRules(str(user / ".hermes"), str(user)), networks=networks, path=path)
         sandbox = SandboxSelector([box])
