@@ -26,6 +26,11 @@ HOMES: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     r"random\.uniform\(": ("core/backoff.py", {}),
+    r"[/\"]statm\"": ("system/process_tree.py", {}),
+    r"[/\"]stat\"\)": (
+        "system/process_tree.py",
+        {"service/control_socket.py": "a process whose state cannot be read counts as one of the agent"},
+    ),
     r"st_mtime_ns": (
         "system/files.py",
         {

@@ -24,6 +24,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.policy.taint_store import SCHEMA as FOREIGN_TEXT
 from hermes_agent.sessions import SCHEMA as SESSIONS
 from hermes_agent.store.database import expire_rows
+from hermes_agent.system.process_tree import resident_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +34,6 @@ RELIEF_INTERVAL_S = 300.0
 GRACE_PERIOD_S = 600.0
 """A younger process does not restart: the next one would use as much memory."""
 MB = 1024 * 1024
-
-
-def resident_bytes() -> int:
-    """Return the resident memory of this process in bytes, or 0 if the system does not report it."""
-    try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):  # no Linux, or no /proc
-        return 0
 
 
 class Watch(ABC):

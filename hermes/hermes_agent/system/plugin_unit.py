@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.system.process_tree import start_time
+from hermes_agent.system.process_tree import resident_bytes, start_time
 from hermes_agent.system.unit_network import BufferedPipe, UnitNetwork, wait_ready
 
 MODULE = "hermes_agent.app.plugin_process"
@@ -193,12 +193,12 @@ class PluginUnit:
 
 def _memory_of_plugin() -> int:
     """Return the resident memory of this user's processes but this one: those of the plugin."""
-    pages = 0
+    total = 0
     for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError, IndexError):
+        with contextlib.suppress(OSError, ValueError):
             if int(entry.name) != os.getpid() and entry.stat().st_uid == os.getuid():
-                pages += int((entry / "statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+                total += resident_bytes(int(entry.name))
+    return total
 
 
 def _ran_out_of_memory() -> bool:

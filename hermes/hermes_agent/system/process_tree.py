@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 def boot_id() -> str:
@@ -151,6 +151,15 @@ def start_time(pid: int) -> int:
     """Return when a process began, in clock ticks since boot; 0 if it has ended."""
     status = process_stat(pid)
     return 0 if status is None or status.state in ("Z", "X") else status.started
+
+
+def resident_bytes(pid: int | Literal["self"] = "self") -> int:
+    """Return the resident memory of a process in bytes, or 0 if the system does not report it."""
+    try:
+        pages = (_PROC / str(pid) / "statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):  # no such process, no Linux, or no /proc
+        return 0
 
 
 def process_stat(pid: int) -> ProcessStat | None:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from hermes_agent.config.settings import Settings
 from hermes_agent.core.messages import Message
-from hermes_agent.host.maintenance import GRACE_PERIOD_S, MB, MemoryWatch, resident_bytes
+from hermes_agent.host.maintenance import GRACE_PERIOD_S, MB, MemoryWatch
+from hermes_agent.system.process_tree import resident_bytes
 from hermes_agent.testing.chat import chat_host
 
 

@@ -226,7 +226,7 @@ def _model_name(host: Host) -> list[str]:
 
 
 def _counts(host: Host) -> dict[str, int]:
-    from hermes_agent.host.maintenance import resident_bytes
+    from hermes_agent.system.process_tree import resident_bytes
 
     own = [record for record in host.plugins.records if record.manifest.source != "bundled"]
     return {

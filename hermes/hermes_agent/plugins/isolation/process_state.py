@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from hermes_agent.plugins.plugin_data import FOLDER, state_namespace
-from hermes_agent.system.process_tree import start_time
+from hermes_agent.system.process_tree import resident_bytes, start_time
 from hermes_agent.workspace.sandbox.file_rules import is_inside
 
 RECORD = "process.json"
@@ -104,11 +104,7 @@ def inner_pid(pid: int) -> int:
 
 def memory_of(pid: int) -> int:
     """Return the resident memory of a process and its children, in bytes."""
-    total = 0
-    for each in _descendants(pid) if pid else ():
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            total += int(Path(f"/proc/{each}/statm").read_text(encoding="ascii").split()[1])
-    return total * os.sysconf("SC_PAGE_SIZE")
+    return sum(resident_bytes(each) for each in _descendants(pid)) if pid else 0
 
 
 def record_of(home: Path, plugin_id: str) -> Path:
