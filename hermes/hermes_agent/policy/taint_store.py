@@ -257,8 +257,13 @@ class TaintedItems:
     def source_of(self, name: str) -> str:
         """Return the source of an item or of a folder above it; empty when neither is tainted."""
         items = self.load()
-        folders = map(str, PurePath(name).parents) if name.startswith("/") else ()
-        return next((items[each].source for each in (name, *folders) if each in items), "")
+        while items and name:
+            if name in items:
+                return items[name].source
+            if not name.startswith("/") or name == "/":
+                return ""
+            name = name.rpartition("/")[0] or "/"
+        return ""
 
     def source_in(self, command: str, cwd: Path) -> str:
         """Return the source of a tainted file that a command names; empty when there is none."""

@@ -341,7 +341,7 @@ class SkillLibrary:
 
     def source(self, skill: LocalSkill) -> str:
         """Return the source of a skill with untrusted text, or "" for any other; in a worker."""
-        return self._source_of(str(skill.file.resolve()))
+        return self._source_of(skill.real or str(skill.file.resolve()))
 
     def index(self, platform: str, tools: Collection[str], toolsets: Collection[str]) -> str:
         """Return the section of the system prompt about skills, or "" without any.

@@ -127,9 +127,17 @@ class SkillFile:
     fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     problem: str = ""
     """Why the front matter could not be read, or ""."""
+    _names: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
+    """What `names` returned: each new session asks for the same fields of every skill."""
 
     def names(self, *keys: str) -> list[str]:
         """Return the words of the field at a path of keys: a list, or a text with commas."""
+        found = self._names.get(keys)
+        if found is None:
+            found = self._names[keys] = tuple(self._find_names(keys))
+        return list(found)
+
+    def _find_names(self, keys: tuple[str, ...]) -> list[str]:
         value: Any = self.fields
         for key in keys:
             value = value.get(key) if isinstance(value, Mapping) else None
@@ -316,6 +324,8 @@ class LocalSkill:
     """Path relative to the root: `category/name`."""
     flat: bool = False
     """Whether it is a single file `name.md`, an old form: it can be opened, but no list has it."""
+    real: str = ""
+    """The path of its file without links; empty when it was not searched for."""
 
     @property
     def directory(self) -> Path:
@@ -358,17 +368,18 @@ class SkillFolder:
         """Return every skill, sorted by path; a file that cannot be read is left out and logged."""
         found: dict[str, LocalSkill] = {}
         for root in self.roots:
-            for file, place, flat in _walk(root, "", MAX_DEPTH, set()):
+            for file, real, place, flat in _walk(str(root), os.path.realpath(root), "", MAX_DEPTH, set()):
                 if place in found or len(found) >= MAX_SKILLS:
                     continue
                 document = self._document(file)
                 if document is not None:
-                    found[place] = LocalSkill(document, Path(file), place, flat)
+                    found[place] = LocalSkill(document, Path(file), place, flat, real)
         return [found[place] for place in sorted(found)]
 
     def is_empty(self) -> bool:
         """Return whether no skill exists, without reading any."""
-        return not any(not flat for root in self.roots for _, _, flat in _walk(root, "", MAX_DEPTH, set()))
+        files = (file for root in self.roots for file in _walk(str(root), os.path.realpath(root), "", MAX_DEPTH, set()))
+        return all(file.flat for file in files)
 
     def _document(self, file: str) -> SkillFile | None:
         try:
@@ -391,27 +402,46 @@ class SkillFolder:
         return document
 
 
-def _walk(root: Path | str, place: str, depth: int, above: set[str]) -> Iterator[tuple[str, str, bool]]:
-    """Yield file, path and whether it is a single file; a link to a folder above is not followed."""
-    real = os.path.realpath(root)
+class _FoundFile(NamedTuple):
+    """The file of a skill below a root."""
+
+    path: str
+    real: str
+    place: str
+    flat: bool
+
+
+def _walk(root: str, real: str, place: str, depth: int, above: set[str]) -> Iterator[_FoundFile]:
+    """Yield the files of skills below a folder; a link to a folder above is not followed.
+
+    Args:
+        real: the path of the folder without links.
+    """
     if real in above:
         return
     try:
         entries = sorted(os.scandir(root), key=lambda entry: entry.name)
     except OSError:  # the folder does not exist or cannot be read
         return
-    if place and any(entry.name == SKILL_FILE and entry.is_file() for entry in entries):
-        yield f"{root}/{SKILL_FILE}", place, False
-        return
+    if place:
+        for entry in entries:
+            if entry.name == SKILL_FILE and entry.is_file():
+                yield _FoundFile(f"{root}/{SKILL_FILE}", _real(entry, real), place, False)
+                return
     for entry in entries:
         below = f"{place}/{entry.name}" if place else entry.name
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
             if depth > 0:
-                yield from _walk(entry.path, below, depth - 1, above | {real})
+                yield from _walk(entry.path, _real(entry, real), below, depth - 1, above | {real})
         elif entry.name.endswith(".md") and entry.name not in _NO_SKILLS and entry.is_file():
-            yield entry.path, below.removesuffix(".md"), True
+            yield _FoundFile(entry.path, _real(entry, real), below.removesuffix(".md"), True)
+
+
+def _real(entry: os.DirEntry[str], folder: str) -> str:
+    """Return the path of an entry without links; only a link costs a system call."""
+    return os.path.realpath(entry.path) if entry.is_symlink() else os.path.join(folder, entry.name)  # noqa: PTH118
 
 
 def find_skill(name: str, skills: Sequence[LocalSkill]) -> list[LocalSkill]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from attack.racing import exchanging
 from hermes_agent.skills.skill_file import (
+    SkillFolder,
     fits_platform,
     is_plain_path,
     open_inside,
@@ -107,3 +110,33 @@ def test_skills_of_claude_and_of_openclaw_load_as_they_are() -> None:
     assert required_variables(openclaw) == ["KEY"]
     assert fits_platform(openclaw, "linux") and not fits_platform(openclaw, "darwin")
     assert fits_platform(claude, "darwin")
+
+
+def test_a_skill_knows_its_path_without_links(tmp_path: Path) -> None:
+    root, other = tmp_path / "skills", tmp_path / "other"
+    (root / "plain").mkdir(parents=True)
+    (root / "plain" / "SKILL.md").write_text("plain")
+    (root / "single.md").write_text("single")
+    (other / "far").mkdir(parents=True)
+    (other / "far" / "SKILL.md").write_text("far")
+    (root / "linked").symlink_to(other)
+    (root / "file").mkdir()
+    (root / "file" / "SKILL.md").symlink_to(other / "far" / "SKILL.md")
+    (tmp_path / "entry").symlink_to(root)
+
+    found = {skill.place: skill.real for skill in SkillFolder([tmp_path / "entry"]).find()}
+
+    assert found == {
+        "file": str(other / "far" / "SKILL.md"),
+        "linked/far": str(other / "far" / "SKILL.md"),
+        "plain": str(root / "plain" / "SKILL.md"),
+        "single": str(root / "single.md"),
+    }
+
+
+def test_words_of_a_field_are_new_in_each_call() -> None:
+    document = parse_document("---\nplatforms: linux, macos\n---\n")
+
+    document.names("platforms").append("windows")
+
+    assert document.names("platforms") == ["linux", "macos"]
