@@ -168,7 +168,7 @@ compat: $(VENV)/.dev
 	@HERMES_ALL_PLATFORMS=1 HERMES_PUBLISHED_MCP=1 HERMES_PUBLISHED_HOMES=1 HERMES_SURFACE=1 HERMES_PUBLISHED_ISOLATED=1 $(BIN)/python -m pytest -q \
 	  tests/compat/test_surface.py tests/e2e/test_published_platforms.py tests/e2e/test_published_mcp.py tests/e2e/test_published_homes.py \
 	  tests/e2e/test_openclaw_homes.py tests/e2e/test_published_isolated.py \
-	  tests/service/test_isolated_plugins.py
+	  tests/service/test_isolated_plugins.py tests/e2e/plugins/test_isolated_daemon.py
 
 # The repository of upstream is no part of this one: `DIR` is a checkout of it, or a git directory.
 upstream-tests: $(VENV)/.dev

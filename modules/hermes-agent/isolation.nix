@@ -208,6 +208,8 @@ in
               Accept = true;
               SocketUser = cfg.user;
               SocketMode = "0600";
+              # The agent takes a socket for a unit that is there.
+              RemoveOnStop = true;
               # The daemon, and the commands of the operator in its home.
               MaxConnections = mkDefault 8;
               TriggerLimitIntervalSec = 0;

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.app.declared_checks import GIVE, JOBS, PROVIDER_HINT, TOLERATE
+from hermes_agent.app.declared_checks import GIVE, GIVE_UNIT, JOBS, PROVIDER_HINT, TOLERATE
 
 MODULE = "services.hermes-agent"
 OPTION = f"{MODULE}.settings"
@@ -69,6 +69,8 @@ def hint(finding: Finding, prefix: str) -> str:
     if found and (remedy == GIVE or found[3]):
         name = next(filter(None, found.groups()))
         return f'{prefix}.credentials.{name} = "/run/secrets/…";'
+    if remedy == GIVE_UNIT.format(finding["key"]):
+        return f'{prefix}.plugins.isolated = [ "{finding["key"]}" ];'
     if remedy == TOLERATE:
         package = re.search(r"wants the Python package `([A-Za-z0-9._-]+)", finding["text"])
         if package:

@@ -79,6 +79,7 @@ class DeclaredFinding(NamedTuple):
 
 GIVE = "Declare a credential or a variable of that name."
 TOLERATE = "Mend the plugin, or list it as tolerated."
+GIVE_UNIT = "Run `packaging/systemd/plugin {}` as root; on NixOS name the plugin in `plugins.isolated`."
 
 
 def _masked(text: str) -> bool:
@@ -325,19 +326,19 @@ def plugin_findings(host: Host, declaration: Declaration) -> Iterator[DeclaredFi
             continue
         is_tolerated = bool(declaration.tolerated & {manifest.key, manifest.name})
         texts = [*_packages(manifest), *_python(manifest), *_schemas(host, record.tools_registered)]
-        texts += _isolation(host, record, declaration)
         texts += [note for note in record.notes if "unknown hook" in note or "unknown kind" in note]
         if manifest.manifest_version > MANIFEST_VERSION:
             texts.append(
                 f"its manifest_version is {manifest.manifest_version}, and this release knows {MANIFEST_VERSION}"
             )
-        for text in dict.fromkeys(texts):
+        remedies = {**dict.fromkeys(texts, TOLERATE), **dict(_isolation(host, record, declaration))}
+        for text, remedy in remedies.items():
             level: FindingLevel = "warning" if is_tolerated else "error"
-            yield DeclaredFinding(level, manifest.key, f"plugin `{manifest.key}`: {text}", TOLERATE)
+            yield DeclaredFinding(level, manifest.key, f"plugin `{manifest.key}`: {text}", remedy)
 
 
-def _isolation(host: Host, record: LoadedPlugin, declaration: Declaration) -> Iterator[str]:
-    """Yield why a plugin with `plugins.isolation: host` would not run in a process of its own."""
+def _isolation(host: Host, record: LoadedPlugin, declaration: Declaration) -> Iterator[tuple[str, str]]:
+    """Yield why an isolated plugin would not run in a process of its own, each with its remedy."""
     from hermes_agent.plugins.isolation.hosted_context import REMEDY  # few configs isolate plugins
     from hermes_agent.plugins.isolation.isolated_plugin import refuse_kind
     from hermes_agent.plugins.loader import LoadFailed
@@ -348,13 +349,14 @@ def _isolation(host: Host, record: LoadedPlugin, declaration: Declaration) -> It
     try:
         refuse_kind(record.manifest)
     except LoadFailed as exc:
-        yield str(exc)
+        yield str(exc), TOLERATE
     if record.registers().get("providers") and any(kind.name == "platform" for kind, _ in record.providers_registered):
-        yield f"a chat platform cannot run in a process of its own; {REMEDY}"
+        yield f"a chat platform cannot run in a process of its own; {REMEDY}", TOLERATE
     if not (declaration.namespaces or settings.host.get("launcher") or record.manifest.key in declaration.units):
         yield (
-            "`isolation: host` needs a unit of its own, since the service may make no namespaces; name the plugin in"
-            " `plugins.isolated`, set `plugins.host.launcher`, or `isolation: in_process`"
+            "`isolation: host` needs a unit of its own, since the service may make no namespaces; give it one, set"
+            " `plugins.host.launcher`, or `isolation: in_process`",
+            GIVE_UNIT.format(record.manifest.key),
         )
 
 

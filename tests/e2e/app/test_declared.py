@@ -150,6 +150,7 @@ def test_isolation_of_plugins_is_accepted_and_what_it_forbids_is_named(tmp_path:
     config["plugins"]["enabled"] = ["dice"]
     without = doctor(tmp_path, config, "--service", str(service), **declared)
     assert without.returncode == 78 and "`isolation: host` needs a unit of its own" in without.stdout
+    assert "Run `packaging/systemd/plugin dice` as root" in without.stdout and "Mend" not in without.stdout
     service.write_text(json.dumps({"namespaces": False, "units": ["dice"]}))
     assert doctor(tmp_path, config, "--service", str(service), **declared).returncode == 0
     service.write_text(json.dumps({"namespaces": False}))

@@ -39,6 +39,11 @@ def _search(own: Any, folder: Path) -> None:
 def _speak(own: Any, folder: Path) -> None:
     assert own.synthesize("hello", str(folder / "said.ogg")) == str(folder / "said.ogg")
     assert (folder / "said.ogg").read_bytes() == b"hello"
+    assert own.synthesize("notes", str(folder / "said.ogg")) == str(folder / "said.md")
+    (folder / "said.md").write_text("of the user")
+    with pytest.raises(ValueError, match=r"said\.md is another file already"):
+        own.synthesize("notes", str(folder / "said.ogg"))
+    assert (folder / "said.md").read_text() == "of the user"
     assert own.default_voice() == "alto" and b"".join(own.stream("hello")) == b"hello"
 
 

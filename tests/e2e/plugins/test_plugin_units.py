@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,24 +16,37 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from tests.waiting import until
 
 from hermes_agent.plugins.isolation.launchers import MEMORY, ProcessEnd, UnitLauncher, UnitRequest, archive_of
-from hermes_agent.plugins.isolation.process_state import unit_name, unit_socket
+from hermes_agent.plugins.isolation.process_state import record_of, unit_name, unit_socket
 from hermes_agent.system import plugin_unit
-from hermes_agent.system.plugin_unit import MODULE, READ, WRITE, differences, unpack
+from hermes_agent.system.plugin_unit import MODULE, MOST_CODE, MOST_REQUEST, READ, WRITE, differences, unpack
 from hermes_agent.testing import PluginHost, plugin_host
 
 DATA = Path(__file__).parent / "isolated"
 pytestmark = pytest.mark.xdist_group("isolation")
 
 
+class Gate(NamedTuple):
+    """A place where a connection waits."""
+
+    reached: threading.Event
+    opened: threading.Event
+
+
 @contextlib.contextmanager
-def listening(path: Path, home: Path, more: Mapping[str, str] | None = None) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Start the program of the unit for each connection to a socket, as systemd does; yield the programs."""
+def listening(
+    path: Path, home: Path, more: Mapping[str, str] | None = None, gate: Gate | None = None
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Start the program of the unit for each connection to a socket, as systemd does; yield the programs.
+
+    Args:
+        gate: where the second connection waits.
+    """
     started: list[subprocess.Popen[bytes]] = []
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(path))
@@ -44,6 +58,9 @@ def listening(path: Path, home: Path, more: Mapping[str, str] | None = None) -> 
             while True:
                 connection, _ = server.accept()
                 with connection:
+                    if started and gate is not None:
+                        gate.reached.set()
+                        gate.opened.wait()
                     argv = [sys.executable, "-m", plugin_unit.__name__]
                     started.append(subprocess.Popen(argv, env=env, stdin=connection.fileno()))
 
@@ -52,6 +69,9 @@ def listening(path: Path, home: Path, more: Mapping[str, str] | None = None) -> 
     try:
         yield started
     finally:
+        if gate is not None:
+            gate.opened.set()
+            until(lambda: len(started) > 1, "the start of the unit")
         server.shutdown(socket.SHUT_RDWR)
         server.close()
         thread.join()
@@ -65,14 +85,20 @@ def sockets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextlib.contextmanager
-def hosted(sockets: Path, *, entry: Mapping[str, Any], unit: Mapping[str, str] | None = None) -> Iterator[PluginHost]:
+def hosted(
+    sockets: Path,
+    *,
+    entry: Mapping[str, Any],
+    unit: Mapping[str, str] | None = None,
+    gate: Gate | None = None,
+) -> Iterator[PluginHost]:
     """A host with the plugin `faulty`, of which a unit runs the process."""
     host = {"memory_mb": 256, "call_timeout_s": 6, "stall_s": 3, "sockets": str(sockets)}
     config = {"plugins": {"isolation": "host", "host": host, "entries": {"faulty": dict(entry)}}}
     home = sockets / "home"
     home.mkdir()
     path = sockets / "faulty.sock"
-    with listening(path, home, unit), plugin_host(DATA / "faulty", config=config, strict=False) as it:
+    with listening(path, home, unit, gate), plugin_host(DATA / "faulty", config=config, strict=False) as it:
         yield it
 
 
@@ -95,6 +121,21 @@ def test_faults_are_named_and_the_process_is_started_again_in_a_new_unit(sockets
             assert call(host, "add", a=20, b=22) == "42"
         os.kill(process.state.pid, signal.SIGKILL)
         until(lambda: "killed (SIGKILL)" in process.fault and process.state.status == "running", "a restart")
+
+
+def test_a_process_that_is_being_started_again_ends_with_its_plugin(sockets: Path) -> None:
+    gate = Gate(threading.Event(), threading.Event())
+    with hosted(sockets, entry={}, gate=gate) as host:
+        (record,) = [r for r in host.host.plugins.records if r.manifest.key == "faulty"]
+        process, home = record.process, host.host.home
+        assert process is not None and record_of(home, "faulty").is_file()
+        (supervisor,) = [each for each in threading.enumerate() if each.name == "hermes-plugin-faulty"]
+        os.kill(process.state.pid, signal.SIGKILL)
+        assert gate.reached.wait(30)
+    # the unit of the restart was started after the plugin was unloaded, and `listening` saw it end
+    supervisor.join(30)
+    assert not supervisor.is_alive() and process.state.status == "ended"
+    assert not record_of(home, "faulty").exists()
 
 
 def test_a_unit_that_shows_a_path_without_a_grant_does_not_start_the_plugin(sockets: Path) -> None:
@@ -125,6 +166,49 @@ def test_a_socket_without_a_unit_is_a_reason(sockets: Path) -> None:
         UnitLauncher(sockets / "y.sock", lambda: UnitRequest({})).start()
 
 
+STARTED = b'{"started": 1, "start": 1, "missing": []}\n'
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (b"no JSON\n", "its unit ended before it started the process"),
+        (b"[" * 100_000 + b"\n", "its unit ended before it started the process"),
+        (b"x" * (MOST_REQUEST + 1), "its unit ended before it started the process"),
+        (b'{"started": "1"}\n', "its unit answers {'started': '1'}"),
+    ],
+)
+def test_lines_of_a_unit_that_cannot_be_read_are_its_end(said: bytes, error: str, sockets: Path) -> None:
+    with answering(sockets / "x.sock", said), pytest.raises(OSError, match=re.escape(error)):
+        UnitLauncher(sockets / "x.sock", lambda: UnitRequest({})).start()
+    with answering(sockets / "y.sock", STARTED + said):
+        process = UnitLauncher(sockets / "y.sock", lambda: UnitRequest({})).start()
+        process.kill()
+        assert process.wait(30) == ProcessEnd(None)
+    with answering(sockets / "z.sock", STARTED + b'{"code": "none"}\n'):
+        assert UnitLauncher(sockets / "z.sock", lambda: UnitRequest({})).start().wait(30) == ProcessEnd(None)
+
+
+@contextlib.contextmanager
+def answering(path: Path, said: bytes) -> Iterator[None]:
+    """Answer each connection to a socket with the same bytes, until it is closed."""
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(path))
+    server.listen()
+
+    def serve() -> None:
+        with server.accept()[0] as connection, contextlib.suppress(OSError):
+            connection.sendall(said)
+            while connection.recv(65_536):
+                pass
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    with server:
+        yield
+        thread.join()
+
+
 def test_a_request_that_is_none_ends_the_unit_with_its_reason(sockets: Path) -> None:
     with listening(sockets / "x.sock", sockets) as units, socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(sockets / "x.sock"))
@@ -152,6 +236,18 @@ def test_a_folder_is_passed_without_bytecode_and_links_that_lead_out_of_it(tmp_p
     assert modes == {".": "0o500", "data": "0o500", "data/run": "0o500", "__init__.py": "0o400"}
     with archive_of(str(plugin)) as archive, pytest.raises(FileExistsError):
         unpack(os.dup(archive.fileno()), str(place))
+
+
+def test_a_folder_that_cannot_be_passed_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "large").mkdir()
+    with (tmp_path / "large" / "data").open("wb") as file:
+        file.truncate(MOST_CODE + 1)
+    with pytest.raises(OSError, match=r"has more than 512 MiB.*grant that one"):
+        archive_of(str(tmp_path / "large"))
+    (tmp_path / "named").mkdir()
+    Path(os.fsdecode(os.fsencode(tmp_path / "named") + b"/\xff.py")).write_text("")
+    with pytest.raises(OSError, match="is no UTF-8: rename the file"):
+        archive_of(str(tmp_path / "named"))
 
 
 def test_paths_are_compared_by_their_real_path_too() -> None:

@@ -24,7 +24,7 @@ from typing import IO, Any, NamedTuple, Protocol
 
 from hermes_agent.plugins.isolation.process_state import memory_of
 from hermes_agent.plugins.pinned_files import SKIPPED
-from hermes_agent.system.plugin_unit import send_request
+from hermes_agent.system.plugin_unit import MOST_CODE, MOST_REQUEST, send_request
 from hermes_agent.system.process_tree import start_time
 from hermes_agent.workspace.sandbox.file_rules import is_inside
 
@@ -197,12 +197,14 @@ class _InUnit:
             raise OSError("its unit ended before it started the process; the journal has the reason")
         if "error" in answer:
             raise OSError(str(answer["error"]))
-        self.pid, self.started = int(answer["started"]), int(answer["start"])
-        missing = [str(path) for path in answer["missing"]]
+        pid, started, missing = (answer.get(name) for name in ("started", "start", "missing"))
+        if not (type(pid) is int and type(started) is int and isinstance(missing, list)):
+            raise OSError(f"its unit answers {answer!r:.200}")
+        self.pid, self.started = pid, started
         self.notes = tuple(f"granted path {path} is not shown by its unit" for path in missing)
 
     def _line(self, limit_s: float | None) -> dict[str, Any] | None:
-        """Return the next line of the unit; None after the last one.
+        """Return the next line of the unit; None after the last one, and after one that cannot be read.
 
         Raises:
             TimeoutError: there was none in time.
@@ -219,13 +221,22 @@ class _InUnit:
                 continue
             except OSError:  # `kill` closed the connection
                 return None
-            if not part:
-                return None
             self._data += part
+            if not part or len(self._data) > MOST_REQUEST:
+                return self._refuse()
         line, _, rest = self._data.partition(b"\n")
         self._data = rest
-        answer = json.loads(bytes(line))
-        return answer if isinstance(answer, dict) else {}
+        try:
+            answer = json.loads(bytes(line))
+        except (ValueError, RecursionError):
+            return self._refuse()
+        return answer if isinstance(answer, dict) else self._refuse()
+
+    def _refuse(self) -> dict[str, Any] | None:
+        """End the unit: the processes of the plugin have its user, so that no line of it is trusted."""
+        self._data.clear()
+        self.kill()
+        return None
 
     def wait(self, limit_s: float | None) -> ProcessEnd:
         with self._lock:
@@ -240,7 +251,8 @@ class _InUnit:
             return self._end
 
     def _set_end(self, answer: Mapping[str, Any]) -> None:
-        self._end = ProcessEnd(int(answer["code"]), (MEMORY,) if answer.get("out_of_memory") else ())
+        code = answer["code"]
+        self._end = ProcessEnd(code if type(code) is int else None, (MEMORY,) if answer.get("out_of_memory") else ())
 
     def kill(self) -> None:
         with contextlib.suppress(OSError):
@@ -256,7 +268,8 @@ class _InUnit:
             self._control.sendall(b"m")
             while (answer := self._line(ANSWER_S)) is not None:
                 if "memory" in answer:
-                    return int(answer["memory"])
+                    memory = answer["memory"]
+                    return memory if type(memory) is int else 0
                 if "code" in answer:
                     self._set_end(answer)
                     return 0
@@ -292,7 +305,10 @@ class UnitLauncher:
             try:
                 control.connect(str(self._path))
             except OSError as exc:
-                raise OSError(f"no unit answers at {self._path}: {exc.strerror or exc}") from exc
+                raise OSError(
+                    f"no unit answers at {self._path}: {exc.strerror or exc};"
+                    " `systemctl status 'hermes-plugin-*.socket'` shows why"
+                ) from exc
             ours, theirs = socket.socketpair()
             failed.enter_context(ours)
             passed.enter_context(theirs)
@@ -319,16 +335,32 @@ class UnitLauncher:
 
 
 def archive_of(folder: str) -> IO[bytes]:
-    """Return an open archive of a plugin's folder, without bytecode, `.git` and links that lead out of it."""
-    root = os.path.realpath(folder)
+    """Return an open archive of a plugin's folder.
+
+    Bytecode, `.git`, links to folders and links that lead out of it are left out.
+
+    Raises:
+        OSError: a file cannot be read or named, or the folder is too large.
+    """
+    root, size = os.path.realpath(folder), 0
     with contextlib.ExitStack() as failed:
         file = failed.enter_context(tempfile.TemporaryFile())
         with zipfile.ZipFile(file, "w", strict_timestamps=False) as archive:
             for place, directories, names in os.walk(root):
                 directories[:] = sorted(name for name in directories if name not in SKIPPED)
                 for path in (Path(place, name) for name in sorted(names)):
-                    if path.is_file() and is_inside(os.path.realpath(path), root):
+                    if not (path.is_file() and is_inside(os.path.realpath(path), root)):
+                        continue
+                    size += path.stat().st_size
+                    if size > MOST_CODE:
+                        raise OSError(
+                            f"{root} has more than {MOST_CODE >> 20} MiB, which its unit does not take: keep large"
+                            " files in another folder, and grant that one (`files.read:PATH`)"
+                        )
+                    try:
                         archive.write(path, path.relative_to(root))
+                    except UnicodeEncodeError as exc:
+                        raise OSError(f"{os.fsencode(path)!r} is no UTF-8: rename the file") from exc
         file.seek(0)
         failed.pop_all()
         return file

@@ -119,7 +119,7 @@ class AgentFiles:
         """Return the result with the paths of stored files.
 
         Raises:
-            UnusableValue: the result names a file that the plugin does not have.
+            UnusableValue: the result names a file that the plugin does not have, or that would replace another one.
         """
         if isinstance(result, PassedFile):
             return self._store(result)
@@ -132,13 +132,17 @@ class AgentFiles:
 
     def _store(self, file: PassedFile) -> str:
         name = Path(file.name).name
-        if self._target is not None:
+        if self._target is not None:  # the plugin may choose another format, but replaces no other file
             place = self._target.with_suffix(Path(name).suffix or self._target.suffix)
         else:
             folder = get_video_cache_dir() if self._use.result == "video" else get_image_cache_dir()
             place = folder / f"{new_id('made')}{Path(name).suffix}"
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(file.data)
+        try:
+            with place.open("wb" if place == self._target else "xb") as stream:
+                stream.write(file.data)
+        except FileExistsError as exc:
+            raise UnusableValue(f"the plugin answers with {name!r:.200}, and {place} is another file already") from exc
         return str(place)
 
 

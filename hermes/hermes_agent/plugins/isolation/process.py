@@ -98,7 +98,7 @@ class PluginProcess:
         self._plan = plan
         self.exchange = Exchange(self.call, self._drop, lends_objects=False)
         self._run: _Run | None = None
-        self._lock = threading.Lock()
+        self._lock, self._recording = threading.Lock(), threading.Lock()
         self._ready = threading.Event()
         self._closing = threading.Event()
         self._restarts = self._failures = 0
@@ -131,6 +131,8 @@ class PluginProcess:
             logger.warning("plugin %s: %s", key, note, extra={"plugin": key})
         handlers = PeerHandlers(self._plan.serve, self._take_notice, lambda reason: None, self._kill)
         run = self._run = _Run(process, Peer(process.connection, key, handlers, stall_s=self._plan.stall_s))
+        if self._closing.is_set():  # `close` found the process before this one
+            self._kill("the plugin is unloaded")
         threading.Thread(target=self._log_output, args=(process.output, run), name=f"hermes-{key}", daemon=True).start()
         run.peer.start()
         mark = f"{process.pid}."
@@ -163,7 +165,7 @@ class PluginProcess:
         except TimeoutError:
             self._kill("it did not end")
         self._end_of(run)
-        with contextlib.suppress(OSError):
+        with self._recording, contextlib.suppress(OSError):
             self._plan.record.unlink(missing_ok=True)
 
     def _supervise(self) -> None:
@@ -199,6 +201,8 @@ class PluginProcess:
                     self.loaded()
                     break
                 except Exception as exc:  # noqa: BLE001 - also an error of the plugin
+                    if self._closing.is_set():
+                        return
                     self._failures += 1
                     cause = f"{type(exc).__name__}: {exc}"
 
@@ -351,5 +355,6 @@ class PluginProcess:
             "restarts": self._restarts, "last_end": self._last_end or self._refusal,
             "sandbox": self._plan.launcher.name,
         }  # fmt: skip
-        with contextlib.suppress(OSError):
-            write_atomic(self._plan.record, json.dumps(values), mode=PRIVATE)
+        with self._recording, contextlib.suppress(OSError):
+            if not self._closing.is_set():
+                write_atomic(self._plan.record, json.dumps(values), mode=PRIVATE)

@@ -34,8 +34,9 @@ class Search(Named, WebSearchProvider):
 
 class Speaker(Named, TTSProvider):
     def synthesize(self, text, output_path, **kwargs):
-        Path(output_path).write_bytes(text.encode())
-        return output_path
+        made = Path(output_path).with_suffix(".md" if text == "notes" else Path(output_path).suffix)
+        made.write_bytes(text.encode())
+        return str(made)
 
     def list_voices(self):
         return [{"id": "alto"}]
