@@ -96,6 +96,9 @@ def test_what_multiplies_itself_is_not_followed_and_not_called_harmless(command:
         "printf '" + "a" * 10_000 + "%s' " + "b " * 5_000,
         "echo " + "a" * 10_000 + " | xargs -I{} echo " + "{}" * 5_000,
         "find " + "a " * 2_000 + "-exec echo " + "{} " * 2_000 + ";",
+        "echo " + "a" * 20_000 + " | sed s/a/" + "b" * 20_000 + "/g",
+        "echo " + "a" * 20_000 + " | awk '{print " + "$0 " * 5_000 + "}'",
+        "echo a | tr $'" + "\\x01-\U0010ffff" * 100 + "' b",
     ],
 )
 def test_what_is_filled_in_many_times_takes_no_memory(command: str) -> None:
@@ -105,6 +108,43 @@ def test_what_is_filled_in_many_times_takes_no_memory(command: str) -> None:
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm '" + "[" * 90_000 + "'",
+        "echo x | awk '{print " + " " * 90_000 + "'",
+        "ps aux | awk '" + " " * 90_000 + "x'",
+        "echo x | grep " + "-" * 90_000 + "= x",
+        "echo " + "a" * 50_000 + " | grep " + "." * 40_000 + "x",
+        "echo x | awk '" + "login1" * 15_000 + "'",
+        "echo x | awk '" + "\n" * 90_000 + "'",
+        "perl -e '" + "s/a/b/" * 15_000 + "'",
+        "ruby -e '" + "fork " + " " * 90_000 + "'",
+    ],
+)
+def test_what_is_long_is_judged_in_time_that_grows_with_its_length(command: str) -> None:
+    judge(command)
+
+
+@pytest.mark.parametrize(
+    "name", ["sed", "grep", "egrep", "awk", "cut", "head", "tail", "sort", "tr", "xargs", "printf"]
+)
+@pytest.mark.parametrize("words", ["''", "'' ''", "-", "-v ''", "-n", "-d '' -f 1", "-c0", "s", "'['", "'{print }'"])
+def test_no_words_of_a_filter_make_the_judge_fail(name: str, words: str) -> None:
+    for given_to_it in ("printf 'a\\n\\n*\\n'", "ls /etc", "ps aux", "lsblk -p", "echo ''"):
+        judge(f"{given_to_it} | {name} {words} | xargs rm -rf")
+
+
+def test_a_loop_within_loops_that_read_lines_comes_to_an_end() -> None:
+    nested = "while read a; do " * 40 + "rm $a;" + "done <<< 'a\nb\nc';" * 40
+    assert UNREADABLE in judge(nested).keys
+
+
+def test_a_filter_that_drops_lines_by_its_long_option_is_followed() -> None:
+    assert judge("ls / | grep --invert-match tmp | xargs -I{} rm -rf /{}").hardline
 
 
 @given(st.text(max_size=200))

@@ -50,7 +50,7 @@ _DYNAMIC = re.compile(
     r"\]\s*\(|&\s*[{$]|->\s*\$|->\s*\(|\$\$|\$\{\s*['\"]|\$\w+\s*\(|\*\{|\)\s*\(\s*['\"]|<<<|%x\W|\bqx\b"
 )
 _HARD = re.compile(
-    r"(?:sudo\s+)?(?:/\w+)*\b(?:rm\s+-[^'\"`)\]};|]*|mkfs[^'\"`)\]};|]+|dd\s+\w+=[^'\"`)\]};|]+|shutdown\s[^'\"`)\]};|]+"
+    r"(?:sudo\s+)?(?:/\w+){0,8}\b(?:rm\s+-[^'\"`)\]};|]*|mkfs[^'\"`)\]};|]+|dd\s+\w+=[^'\"`)\]};|]+|shutdown\s[^'\"`)\]};|]+"
     r"|(?:reboot|poweroff|halt)\b|kill\s+-\w+\s+-1|wipefs\s[^'\"`)\]};|]+|shred\s[^'\"`)\]};|]+|systemctl\s[^'\"`)\]};|]+)"
 )
 _DELETES = re.compile(
@@ -177,18 +177,33 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
     found += ["kill -9 -1"] if _KILLS.search(text) else []
     changes = re.search(r"(?i)write|append|>|['\"][wa]b?\+?['\"]|copy|truncate|O_WRONLY|O_RDWR|dump|put|open", text)
     found += [f": > {shlex.quote(match[1])}" for match in _DISK.finditer(text) if changes]
-    if re.search(r"(?s)login1.*\b(?:PowerOff|Reboot|Halt|Suspend|Hibernate)\b|UDisks2.*\bFormat\b", text):
+    if _ends_machine(text):
         found.append("busctl call org.freedesktop.login1 /x org.freedesktop.login1.Manager PowerOff")
-    if re.search(
-        r"fork\s*(?:\(\))?\s*while|while\s*\(?\s*(?:1|True|true)\s*\)?.*\bfork\b|loop\s*(?:\{|do)\s*\w*\.?fork",
-        text,
-        re.DOTALL,
-    ):
+    if forks_for_ever(text):
         found.append(":(){ :|:& };:")
     found += [decoded for text in found[:MOST_TEXTS] if (decoded := _decoded(text))]
     for candidate in dict.fromkeys(found[: MOST_TEXTS * 5]):
         if len(candidate.strip()) > 3 and _may_be_script(candidate):
             yield PossibleScript(candidate)
+
+
+def _has_in_order(text: str, first: str, then: str) -> bool:
+    """Return whether a match of one pattern comes after one of another, in time linear in the text."""
+    found = re.search(first, text)
+    return found is not None and re.compile(then).search(text, found.end()) is not None
+
+
+def _ends_machine(text: str) -> bool:
+    """Return whether code asks services of the bus to end the machine or to format a disk."""
+    ends = r"\b(?:PowerOff|Reboot|Halt|Suspend|Hibernate)\b"
+    return _has_in_order(text, "login1", ends) or _has_in_order(text, "UDisks2", r"\bFormat\b")
+
+
+def forks_for_ever(text: str) -> bool:
+    """Return whether code forks in an endless loop."""
+    if re.search(r"fork\s*(?:\(\)\s*)?while|loop\s*(?:\{|do)\s*\w*\.?fork", text):
+        return True
+    return _has_in_order(text, r"while\s*(?:\(\s*)?(?:1|True|true)", r"\bfork\b")
 
 
 def _decoded(text: str) -> str:

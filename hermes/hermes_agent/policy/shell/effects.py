@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
 from hermes_agent.policy.shell import code, nested_commands, python, small_languages
 from hermes_agent.policy.shell.paths import resolve_place
@@ -39,6 +38,8 @@ from hermes_agent.policy.shell.script import (
     PossibleScript,
     ShellCommand,
     ShellWord,
+    has_glob,
+    matches_glob,
     word_list,
 )
 
@@ -53,7 +54,6 @@ _QUIET = frozenset({"sql", "make", "ftp", "vim", "gdb", "ed", "mongo", "redis"})
 """Languages of programs that are often started without code: without input they get no mark."""
 _VALUE = re.compile(r"^--?[\w-]+=")
 _SHELL_PATH = re.compile(r"(?:/usr(?:/local)?)?/bin/(?:ba|da|z|k|c|tc|a|fi)?sh$")
-_GLOB = re.compile(r"[*?]|\[.+\]")
 _PROGRAMS_AT = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
 _DESTROYERS = word_list("destroyers")
 _HARD = re.compile(
@@ -156,8 +156,8 @@ def possible_programs(command: ShellCommand) -> Iterator[str]:
     bare = name.replace(UNKNOWN, "")
     if bare != name and bare:
         yield bare
-    elif _GLOB.search(name) and name.strip("*?") and any(fnmatchcase(at, _directory(command)) for at in _PROGRAMS_AT):
-        yield from (program for program in _DESTROYERS if fnmatchcase(program, name))
+    elif has_glob(name) and name.strip("*?") and any(matches_glob(at, _directory(command)) for at in _PROGRAMS_AT):
+        yield from (program for program in _DESTROYERS if matches_glob(program, name))
 
 
 def _directory(command: ShellCommand) -> str:

@@ -21,7 +21,7 @@ DISK = f"/dev/{UNKNOWN}"
 EVERY_PROCESS = "[0-9]*"
 """Placeholder for the ids of all processes."""
 LONGEST = 100_000
-"""Most characters of an output that repeats its arguments."""
+"""Most characters of an output that repeats its arguments or its input."""
 
 
 def output_of(command: ShellCommand) -> str | None:
@@ -117,6 +117,8 @@ def _tr(command: ShellCommand) -> str | None:
     if command.stdin is None or UNKNOWN in command.stdin:
         return None
     sets = [_set(operand) for operand in command.operands]
+    if any(len(each) > LONGEST for each in sets):
+        return None
     if command.has_flag("d") and len(sets) == 1:
         return "".join(c for c in command.stdin if c not in sets[0])
     if len(sets) != 2 or not sets[1]:
@@ -126,13 +128,14 @@ def _tr(command: ShellCommand) -> str | None:
 
 
 def _set(text: str) -> str:
-    """Return a set of `tr` with ranges (`a-z`) and classes expanded."""
+    """Return a set of `tr` with ranges (`a-z`) and classes expanded, as far as it is not too long."""
     lower, upper = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     text = decode_ansi_c(text).replace("[:lower:]", lower).replace("[:upper:]", upper).replace("[:space:]", " \t\n")
     found, index = "", 0
-    while index < len(text):
+    while index < len(text) and len(found) <= LONGEST:
         if index + 2 < len(text) and text[index + 1] == "-" and text[index] <= text[index + 2]:
-            found += "".join(map(chr, range(ord(text[index]), ord(text[index + 2]) + 1)))
+            start, stop = ord(text[index]), ord(text[index + 2]) + 1
+            found += "".join(map(chr, range(start, min(stop, start + LONGEST + 1))))
             index += 3
         else:
             found += text[index]
@@ -185,8 +188,8 @@ def _listed(command: ShellCommand) -> str | None:
 
 
 _FIELD = re.compile(r'"([^"]*)"|\$(0|1|NF)')
-_PLAIN = re.compile(r"\^?[\w/ .@:-]*\$?")
-"""A pattern that `sed` and `grep` read as Python does."""
+_PLAIN = re.compile(r"\^?[\w/ .@:-]{0,200}\$?")
+"""A short pattern that `sed` and `grep` read as Python does."""
 
 
 def _lines(command: ShellCommand) -> list[str] | None:
@@ -203,7 +206,8 @@ def _lines(command: ShellCommand) -> list[str] | None:
         return None if not most else given[:most] if command.name == "head" else given[-most:]
     if command.name in ("grep", "egrep", "fgrep"):
         plain = len(command.operands) == 1 and _PLAIN.fullmatch(command.operands[0])
-        if not plain or re.search(r"-[^ ]*[^ivEF-]", " ".join(a for a in command.args if a[0] == "-")):
+        options = [a for a in command.args if a.startswith("-") and a != "--invert-match"]
+        if not plain or any(not set(option) <= set("-ivEF") for option in options):
             return None
         drops = command.has_flag("v", "--invert-match")
         return [line for line in given if line == "*" or bool(re.search(command.operands[0], line)) != drops]
@@ -212,11 +216,23 @@ def _lines(command: ShellCommand) -> list[str] | None:
     if command.name == "sed":
         return _replaced(command, given)
     if command.name == "awk":
-        printed = re.fullmatch(r"\s*\{\s*print\s+(.+?)\s*;?\s*\}\s*", command.operands[0] if command.operands else "")
-        if printed is None or len(command.args) != 1 or _FIELD.sub("", printed[1]).strip():
-            return None
-        return [_FIELD.sub(lambda m, line=line: m[1] or line if m[2] is None else line, printed[1]) for line in given]
+        return _printed_lines(command, given)
     return given if not command.operands else None
+
+
+def _is_too_much(text: str, given: list[str]) -> bool:
+    """Return whether the output is too long if a text takes the place of each character of the input."""
+    return len(text) * (len(given) + sum(map(len, given))) > 10 * LONGEST
+
+
+def _printed_lines(command: ShellCommand, given: list[str]) -> list[str] | None:
+    """Return the lines that a program of `awk` prints that consists of one `print` of texts and fields."""
+    program = command.operands[0].strip() if len(command.args) == len(command.operands) == 1 else ""
+    printed = re.fullmatch(r"\{\s*print\s(.+)\}", program, re.DOTALL)
+    shown = printed[1].strip().removesuffix(";").strip() if printed else ""
+    if not shown or _FIELD.sub("", shown).strip() or _is_too_much(shown, given):
+        return None
+    return [_FIELD.sub(lambda m, line=line: m[1] or line if m[2] is None else line, shown) for line in given]
 
 
 def _cut_lines(command: ShellCommand, given: list[str]) -> list[str] | None:
@@ -236,7 +252,7 @@ def _replaced(command: ShellCommand, given: list[str]) -> list[str] | None:
     """Return the lines after a plain `s` command of `sed`."""
     script = command.args[-1] if command.args and command.args[:-1] in ((), ("-e",), ("-E",), ("-r",)) else ""
     match = re.fullmatch(r"s(\W)((?:(?!\1).)*)\1((?:(?!\1)[^\\&])*)\1g?", script)
-    if match is None or not _PLAIN.fullmatch(match[2]):
+    if match is None or not _PLAIN.fullmatch(match[2]) or _is_too_much(match[3], given):
         return None
     return [re.sub(match[2], lambda _: match[3], line, count=0 if script[-1] == "g" else 1) for line in given]
 
@@ -267,7 +283,8 @@ def _passed(command: ShellCommand) -> str | None:
         passed = _lines(command) if command.name != "xargs" else None
         return None if passed is None else "\n".join(passed)
     if command.name == "awk":
-        return given if re.search(r"(?:^|\s|NR\s*[>!]=?\s*1)\s*\{\s*print\s*\$[12]\s*;?\s*\}$", args) else None
+        pids = r"(?:^|\s|NR\s*[>!]=?\s*1)\s*\{\s*print\s*\$[12]\s*;?\s*\}$"
+        return given if re.search(pids, " ".join(args.split())) else None
     if command.name in ("grep", "egrep"):
         return given if all(re.fullmatch(r"[\^$()*+\\\d\[:\]d-]+", o) for o in command.operands) else None
     return given if command.name != "tail" or re.search(r"\+\d", args) else None

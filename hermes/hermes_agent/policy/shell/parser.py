@@ -71,8 +71,8 @@ def read_script(text: str, *, guessed: bool = False) -> ShellScript:
         reader.read_text(text, depth=0)
     except RecursionError:  # substitutions in substitutions, hundreds deep
         reader.problem = "it is nested too deep"
-    if reader.expander.room < 0:
-        reader.problem = reader.problem or "its variables become too long"
+    if reader.expander.room < 0 or reader.steps > MOST_STEPS:
+        reader.problem = reader.problem or "its variables or loops become too long"
     return ShellScript(tuple(reader.out), reader.fork_bomb, reader.problem, reader.assigns)
 
 
@@ -94,7 +94,7 @@ class _Reader:
         self._compiled: dict[str, str] = {}
         """The source texts of programs that the script compiles."""
         self._depth = 0
-        self._steps = 0
+        self.steps = 0
         self._substituted: set[int] = set()
         """The ids of the substitutions of this text that were read."""
         self._calling: list[str] = []
@@ -149,8 +149,8 @@ class _Reader:
 
     def _node(self, node: Node, before: tuple[ShellCommand, ...] = ()) -> list[ShellCommand]:
         """Return the commands that a node runs; `out` has them and the nested ones."""
-        self._steps += 1
-        if len(self.out) > MOST_COMMANDS or self._steps > MOST_STEPS:
+        self.steps += 1
+        if len(self.out) > MOST_COMMANDS or self.steps > MOST_STEPS:
             self.problem = self.problem or "it is too long"
             return []
         method = getattr(self, f"_on_{node.type}", None)
@@ -255,7 +255,7 @@ class _Reader:
         self._input = outer
         if not found:
             found = self._run(ShellCommand((), redirects, before, stdin, cwd=self.cwd))
-        elif redirects or stdin is not None:
+        elif (redirects or stdin is not None) and self.steps <= MOST_STEPS:
             reads = stdin is not None or any(r.operator == "<" for r in redirects)
             ids = set(map(id, found))
             last = len(found) - 1
@@ -266,7 +266,7 @@ class _Reader:
                 swapped.append(changed if stdin is None else replace(changed, stdin=stdin, heredoc=True))
             again = reads and body is not None and body.type == "command"  # nested code is read again, with the input
             self.out[start:] = [c for c in self.out[start:] if id(c) not in ids and not (again and c.via)]
-            found = [self._add_command(command, nested=reads) for command in swapped]
+            found, self.steps = [self._add_command(c, nested=reads) for c in swapped], self.steps + len(swapped)
         for child in rest:
             found += self._node(child, (*before, *found))
         return found

@@ -9,9 +9,16 @@ import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
-from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand, ShellWord, word_list, word_set
+from hermes_agent.policy.shell.script import (
+    UNKNOWN,
+    ShellCommand,
+    ShellWord,
+    has_glob,
+    matches_glob,
+    word_list,
+    word_set,
+)
 
 _VITAL = word_set("vital-directories")
 SYSTEM_DIRECTORIES = word_set("system-directories")
@@ -38,7 +45,6 @@ _CREDENTIAL = re.compile(
     r"|^(?:/var)?/run/secrets/|^~/\.npmrc$"
 )
 _WELL_KNOWN = word_list("credential-files")
-_GLOB = re.compile(r"[*?]|\[[^\]]+\]")
 _PROJECT_ENV = re.compile(
     r"(?:^|/)(?:\.env(?:\.(?!(?:example|sample|template|dist)(?:\.|$))[\w.-]+)?|config\.ya?ml|\.envrc)$"
 )
@@ -90,7 +96,7 @@ def is_system_directory(path: str) -> bool:
     if whole in SYSTEM_DIRECTORIES:
         return True
     return bool(re.search(r"[*?\[]", whole)) and any(
-        directory.count("/") == whole.count("/") and fnmatchcase(directory, whole) for directory in SYSTEM_DIRECTORIES
+        directory.count("/") == whole.count("/") and matches_glob(directory, whole) for directory in SYSTEM_DIRECTORIES
     )
 
 
@@ -122,7 +128,7 @@ def is_system(path: str) -> bool:
 def _meanings(path: str) -> Iterator[str]:
     """Yield a path, and for one with a glob the well-known files of credentials that it may name."""
     yield path
-    if not _GLOB.search(path):
+    if not has_glob(path):
         return
     yield re.sub(r"\[([^\]!^-])\]", r"\1", path)
     pattern = path.split("/")
@@ -134,7 +140,7 @@ def _meanings(path: str) -> Iterator[str]:
 
 def _may_mean(name: str, pattern: str) -> bool:
     """Return whether a glob matches a name; `*` and `?` match no leading dot."""
-    return fnmatchcase(name, pattern) and (name[:1] != "." or pattern[:1] in (".", "[") or pattern == name)
+    return matches_glob(name, pattern) and (name[:1] != "." or pattern[:1] in (".", "[") or pattern == name)
 
 
 def is_sensitive(path: str) -> bool:

@@ -281,7 +281,23 @@ def _cut(value: str, operator: str, pattern: str) -> str:
 def _glob(pattern: str) -> str:
     """Return a glob, quoted or not, as a regular expression."""
     plain = re.sub(r"[\"'\\]", "", pattern)
-    return fnmatch.translate(plain).removeprefix("(?s:").removesuffix(")\\Z")
+    return fnmatch.translate(_closed(plain)).removeprefix("(?s:").removesuffix(")\\Z")
+
+
+def has_glob(text: str) -> bool:
+    """Return whether a text has `*`, `?` or a pair of brackets with something between."""
+    return "*" in text or "?" in text or 0 <= text.find("[") < text.rfind("]") - 1
+
+
+def matches_glob(name: str, pattern: str) -> bool:
+    """Return whether a glob that may be very long matches a name."""
+    return fnmatch.fnmatchcase(name, _closed(pattern))
+
+
+def _closed(pattern: str) -> str:
+    """Return a glob in which each bracket is closed: for each open one `fnmatch` reads the whole rest."""
+    end = pattern.rfind("]") + 1
+    return pattern[:end] + pattern[end:].replace("[", "[[]")
 
 
 def fold(text: str) -> str:

@@ -121,13 +121,13 @@ _UNTOLD = frozenset({UNDETERMINED})
 
 def _awk(text: str) -> NestedCode:
     """Read awk: commands after `system(`, before `| getline`, after `print |`; files after `>`."""
+    if len(text) > code.LONGEST:
+        return NestedCode(tuple(code.texts(text)), _UNTOLD)
     bare = re.sub(r'#[^\n]*(?=\n|$)|"(?:\\.|[^"\\])*"', lambda m: '"' if m[0][0] == '"' else "", text)
     bare = re.sub(r"(?:(?<=[~(,{};!&|\n])|(?<=^)|(?<=[~(,{};!&|\n]\s))\s*/(?:\\.|\[[^\]]*\]|[^/\\\n])+/", " 0 ", bare)
     parts: list[str] = []
     marks: set[str] = set()
     runs = re.search(r"\bsystem\s*\(|(?<!\|)\|&?(?!\|)|@\w+\s*\(|@load\b", bare)
-    if len(text) > code.LONGEST:
-        return NestedCode(tuple(code.texts(text)), _UNTOLD)
     if runs:
         parts += code.texts(text)
         is_literal = re.fullmatch(

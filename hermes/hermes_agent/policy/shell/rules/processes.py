@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 
+from hermes_agent.policy.shell import code
 from hermes_agent.policy.shell.outputs import EVERY_PROCESS, matches_all
 from hermes_agent.policy.shell.paths import (
     is_block_device,
@@ -200,11 +201,12 @@ def _runs_itself(command: ShellCommand) -> bool:
             return bool(module[2]) or _changes(_after_options(args[index + 1 :]))
         if arg.rpartition("/")[2] in _PROGRAMS and is_a(command.name, "interpreter"):
             return _changes(_after_options(args[index + 1 :]))
-        rest = _after_options(args[index + 1 :])
-        if arg.rpartition("/")[2] in _PROGRAMS and rest and rest[0] in _READS:
-            return _changes(rest)
-    code = " ".join([*args, command.stdin or ""]) if is_a(command.name, "interpreter") else ""
-    return re.search(r"\b(?:import|from|import_module\(.|run_module\(.)\s*hermes_agent\b", code) is not None
+        if arg.rpartition("/")[2] in _PROGRAMS:
+            rest = _after_options(args[index + 1 :])
+            if rest and rest[0] in _READS:
+                return _changes(rest)
+    program = " ".join([*args, command.stdin or ""]) if is_a(command.name, "interpreter") else ""
+    return re.search(r"\b(?:import|from|import_module\(.|run_module\(.)\s*hermes_agent\b", program) is not None
 
 
 def _after_options(args: list[str]) -> list[str]:
@@ -398,8 +400,7 @@ def _dd(command: ShellCommand) -> bool:
 
 def _bomb(command: ShellCommand) -> bool:
     """Return whether code in another language forks without end."""
-    loops = r"fork\s*(?:\(\))?\s*while|while\s*\(?\s*(?:1|True|true)\s*\)?.*\bfork\b|loop\s*\{\s*fork"
-    return is_a(command.name, "interpreter") and bool(re.search(loops, command.text, re.DOTALL))
+    return is_a(command.name, "interpreter") and code.forks_for_ever(command.text)
 
 
 def _redirect(command: ShellCommand) -> bool:
