@@ -123,6 +123,7 @@ def test_what_is_filled_in_many_times_takes_no_memory(command: str) -> None:
         "echo x | awk '" + "\n" * 90_000 + "'",
         "perl -e '" + "s/a/b/" * 15_000 + "'",
         "ruby -e '" + "fork " + " " * 90_000 + "'",
+        "ruby -e '" + "print environ[" * 6_000 + "'",
     ],
 )
 def test_what_is_long_is_judged_in_time_that_grows_with_its_length(command: str) -> None:

@@ -196,12 +196,12 @@ _READERS = word_set("store-readers")
 _ENVIRONMENT = (
     re.compile(
         r"(?:print|dumps?|post|put|send\w*|write|urlencode|request|urlopen)\s*\((?!\s*len\()"
-        r"[^;\n]*(?<!in )\bos\.environ\b"
+        r"[^;\n]{0,1000}(?<!in )\bos\.environ\b"
         r"(?!\s*\[|\.(?:get|setdefault|pop)\b)"
     ),
-    re.compile(r"(?:console\.\w+|stringify|fetch|write|send|post)\s*\([^;\n]*\bprocess\.env\b(?!\s*[.\[?])"),
-    re.compile(r"\b(?:pp?|puts|print|post\w*|write)\b[^;\n]*\bENV\b(?!\s*\[|\.fetch|\{)"),
-    re.compile(r"\b(?:print|say|post|Dumper)\b[^;\n]*%\{?\$?\{?ENV\b"),
+    re.compile(r"(?:console\.\w+|stringify|fetch|write|send|post)\s*\([^;\n]{0,1000}\bprocess\.env\b(?!\s*[.\[?])"),
+    re.compile(r"\b(?:pp?|puts|print|post\w*|write)\b[^;\n]{0,1000}\bENV\b(?!\s*\[|\.fetch|\{)"),
+    re.compile(r"\b(?:print|say|post|Dumper)\b[^;\n]{0,1000}%\{?\$?\{?ENV\b"),
 )
 """Code in Python, JavaScript, Ruby and Perl that prints or sends the whole environment."""
 _SHOWN = re.compile(
