@@ -134,7 +134,7 @@ class Peer:
             Exception: the error of the other side.
         """
         number = next(self._numbers)
-        inbox: queue.Queue[Frame] = queue.Queue(MAX_WAITING)
+        inbox: queue.Queue[Frame] = queue.Queue()
         self._waiting[number] = inbox
         begun = time.monotonic()
         try:
@@ -153,7 +153,11 @@ class Peer:
                 else:
                     raise make_error(frame.get("error") or {})
         finally:
-            self._waiting.pop(number, None)
+            with self._lock:
+                self._waiting.pop(number, None)
+            while not inbox.empty():  # calls that arrived after the caller gave up
+                if (frame := inbox.get_nowait())["t"] == "call":
+                    self._serve_later(frame)
 
     def _next(
         self,
@@ -249,19 +253,20 @@ class Peer:
         kind, number = frame.get("t"), int(frame.get("id") or 0)
         if kind in ("result", "error"):
             self._running.discard(number)
-            if (inbox := self._waiting.get(number)) is not None:
-                with contextlib.suppress(queue.Full):
-                    inbox.put_nowait(frame)
+            with self._lock:  # what comes under this call from now on has no thread that waits for it
+                inbox = self._waiting.pop(number, None)
+            if inbox is not None:
+                inbox.put(frame)
         elif kind == "call":
-            inbox = self._waiting.get(frame.get("under") or 0)
-            try:
-                if inbox is not None:
-                    inbox.put_nowait(frame)
-                    return
-            except queue.Full:
+            with self._lock:
+                inbox = self._waiting.get(frame.get("under") or 0)
+                is_full = inbox is not None and inbox.qsize() >= MAX_WAITING
+                if inbox is not None and not is_full:
+                    inbox.put(frame)
+            if inbox is None:
+                self._serve_later(frame)
+            elif is_full:
                 self._answer_error(frame, UnusableValue(f"more than {MAX_WAITING} calls wait"))
-                return
-            self._serve_later(frame)
         elif kind == "ping":
             self.notify({"t": "pong"})
         elif kind != "pong":
@@ -306,8 +311,8 @@ class Peer:
             if self._reason:
                 return
             self._reason = reason
-        for inbox in list(self._waiting.values()):
-            with contextlib.suppress(queue.Full):
-                inbox.put_nowait({"t": "closed"})
+            waiting = list(self._waiting.values())
+        for inbox in waiting:
+            inbox.put({"t": "closed"})
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._handlers.closed(reason)
