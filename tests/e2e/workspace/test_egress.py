@@ -15,7 +15,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -100,8 +100,8 @@ def server() -> Iterator[Server]:
 def networked(place_with) -> Callable[..., object]:
     """Makes a workplace in the box of bubblewrap, with a mode and a list of hosts."""
 
-    def make(mode: str, *hosts: str, more: str = ""):
-        settings = {"terminal": {"sandbox": "bwrap", "network": mode}, "network": {"hosts": hosts}}
+    def make(mode: str, *hosts: str, deny: Sequence[str] = (), more: str = ""):
+        settings = {"terminal": {"sandbox": "bwrap", "network": mode}, "network": {"hosts": hosts, "deny": deny}}
         place = place_with(json.dumps(settings) + more)
         sandbox = place.registry.get("terminal").handler.loaded.shells.backend.sandbox
         if not sandbox.works:
@@ -366,11 +366,7 @@ def test_a_name_that_leads_to_a_private_address_is_refused_each_time(networked, 
 @pytest.mark.attack("egress", at="bubblewrap")
 def test_a_denied_host_is_refused_though_everything_is_on(networked, server, resolving):
     resolving["site.example"] = ["127.0.0.1"]
-    place = networked("on", "site.example:*", "127.0.0.0/8:*")
-    place.registry.get("terminal").handler.loaded.shells.networks._policy._tables._get = {
-        "network.hosts": ["site.example:*", "127.0.0.0/8:*"],
-        "network.deny": ["site.example"],
-    }.get
+    place = networked("on", "site.example:*", "127.0.0.0/8:*", deny=["site.example"])
     assert "`network.deny` names it" in client(place, "proxy", "site.example", server.port, "x")
     assert server.told == []
 
