@@ -9,7 +9,6 @@ the daemon is in the room.
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 from collections.abc import Callable
@@ -45,6 +44,9 @@ class IrcPerson:
         self._last = ""
         self._is_there = False
         """Whether the agent is in the room."""
+        self._is_closed = False
+        self._failure = ""
+        """Why nothing more is heard."""
         self._send(f"NICK {nick}", f"USER {nick} 0 * :{nick}", f"JOIN {ROOM}")
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -56,8 +58,15 @@ class IrcPerson:
             else:
                 self._lost.append(word)
 
+    @property
+    def state(self) -> str:
+        """What is open, for the message of a failed test."""
+        seen = {"flying": self._flying, "arrived": self._arrived, "lost": self._lost, "there": self._is_there}
+        return f"{self._nick}: {seen}, last heard {self._last!r}, {self._failure or 'still listening'}"
+
     def close(self) -> None:
         """Leave."""
+        self._is_closed = True
         self._socket.close()
 
     def _say(self, word: str) -> None:
@@ -68,10 +77,16 @@ class IrcPerson:
         self._socket.sendall("".join(f"{line}\r\n" for line in lines).encode())
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError), self._socket.makefile("rb") as lines:
-            for raw in lines:
-                with self._lock:
-                    self._take(raw.decode().rstrip("\r\n"))
+        failure = "the server closed the connection"
+        try:
+            with self._socket.makefile("rb") as lines:
+                for raw in lines:
+                    with self._lock:
+                        self._take(raw.decode().rstrip("\r\n"))
+        except Exception as exc:  # also one of the inbox's database: without a reader every later answer is missed
+            failure = f"{type(exc).__name__}: {exc}"
+        if not self._is_closed:
+            self._failure = failure
 
     def _take(self, line: str) -> None:
         source, _, rest = line.partition(" ")
@@ -82,10 +97,7 @@ class IrcPerson:
         elif command == "401":  # the server answers in order: it is about the first that it has not confirmed
             self._lost.append(self._flying.pop(0))
         elif command == "PONG" and text.rpartition(":")[2] in self._flying:
-            word = text.rpartition(":")[2]
-            self._flying.remove(word)
-            self._arrived.append(word)
-            self.order.append(word)
+            self._confirm(text.rpartition(":")[2])
         elif command == "353" and AGENT in [name.lstrip("@+") for name in text.partition(" :")[2].split()]:
             self._meet()
         elif who != AGENT:
@@ -104,6 +116,16 @@ class IrcPerson:
             if said == plain or plain != self._last:
                 self._heard(plain)
             self._last = plain
+
+    def _confirm(self, word: str) -> None:
+        self._flying.remove(word)
+        if self._is_there:
+            self._arrived.append(word)
+            self.order.append(word)
+        elif self._stored(word):  # the agent left between the line and its confirmation
+            self.order.append(word)
+        else:
+            self._lost.append(word)
 
     def _meet(self) -> None:
         self._is_there = True

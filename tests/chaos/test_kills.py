@@ -247,6 +247,14 @@ def stored(home: Path, word: str) -> bool:
         return found.fetchone() is not None
 
 
+def inbox(home: Path, chat: str) -> list[tuple[object, ...]]:
+    """Return the last rows of a chat's messages, for the message of a failed test."""
+    with contextlib.closing(sqlite3.connect(home / "state.db", timeout=60)) as db:
+        what = "id, state, attempt, errors, reason, payload ->> '$.text'"
+        last = f"SELECT {what} FROM inbox WHERE payload LIKE ? ORDER BY id DESC LIMIT 6"
+        return db.execute(last, (f'%"{chat}.%',)).fetchall()
+
+
 def transcript(home: Path, session: str) -> list[tuple[str, str]]:
     with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
         rows = db.execute("SELECT role, content FROM messages WHERE session_id = ? ORDER BY id", (session,))
@@ -281,7 +289,8 @@ def test_every_message_is_answered_once_and_in_order_however_often_the_daemon_is
         status = daemon.stop()
 
     for chat, words in traffic.written.items():
-        assert service.seen[chat] == [f"echo {word}" for word in words], f"{chat}, seed {SEED}, {traffic.refusals}"
+        about = people[chat].state if chat in people else f"{chat}: {traffic.refusals}"
+        assert service.seen[chat] == [f"echo {word}" for word in words], f"seed {SEED}, {about}, {inbox(home, chat)}"
         if chat[0] == "h":
             said = [one for word in words for one in (("user", word), ("assistant", f"echo {word}"))]
             assert transcript(home, chat) == said, f"{chat}, seed {SEED}"
