@@ -374,7 +374,8 @@ class ToolInvoker:
         except BaseException as exc:
             error = repr(exc)
             logger.warning("tool %s failed: %r", name, exc, exc_info=True)
-            hint = "" if "required" in str(exc) else _missing_parameters(entry, given)  # Python names what it misses
+            names_them = isinstance(exc, TypeError) and " required " in str(exc)  # Python's own error
+            hint = "" if names_them else _missing_parameters(entry, given)
             return failure(f"Tool execution failed: {type(exc).__name__}: {exc}{hint}")
         finally:
             current_clearance.reset(token)

@@ -131,6 +131,7 @@ async def test_a_handler_that_raises(house, exception, text):
         (lambda args, **kw: args.pop("of") + args["text"], "KeyError: 'text' (`text` is required and was not given)"),
         (lambda args, **kw: args.get("text") + "x", "`text` is required and was not given)"),
         (lambda args, **kw: args["other"], "KeyError: 'other' (`text` is required and was not given)"),
+        (lambda args, **kw: {}["sign-in required"], "sign-in required' (`text` is required and was not given)"),
     ],
 )
 async def test_the_error_of_a_handler_names_the_required_parameter_that_the_call_lacks(house, handler, error):
