@@ -83,9 +83,9 @@ runuser -u hermes -- env PATH=$PATH hermes plugins list | grep -E '^(faulty|look
 call() {{ ask "use $1 $2" s1 | grep -o '"content":"The tool said: .*","refusal'; }}
 faults() {{
   before=$(show MainPID)
-  for tool in leave crash hold leak; do
-    call $tool '{{}}'
-    until_ "hermes plugins list | grep -q '$tool\\|own, started'"
+  for fault in "leave exit status 3" "crash SIGSEGV" "hold no sign of life" "leak used more memory"; do
+    call ${{fault%% *}} '{{}}'
+    until_ "hermes plugins list | grep -q 'last end: .*${{fault#* }}'"
     hermes gateway status | grep '^plugin faulty'
     hermes plugins list | grep -o 'in a process of its own, started.*'
     call add '{{\\"a\\": 20, \\"b\\": 22}}'
