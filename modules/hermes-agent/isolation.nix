@@ -22,14 +22,14 @@ let
     removePrefix
     types
     ;
+  confinement = import ./confinement.nix;
   cfg = config;
   names = import ./names.nix { inherit lib; };
   of = lib.optionalString (!instance.plain) " ${instance.name}";
 
   section = if lib.isAttrs cfg.settings.plugins then cfg.settings.plugins else { };
   entries = if lib.isAttrs (section.entries or null) then section.entries else { };
-  entry =
-    plugin: if lib.isAttrs (entries.${plugin} or null) then entries.${plugin} else { };
+  entry = plugin: if lib.isAttrs (entries.${plugin} or null) then entries.${plugin} else { };
   listed = value: if lib.isList value then value else [ ];
 
   # Those that the settings isolate by name, and with `isolation = "host"` those whose names evaluation knows.
@@ -42,7 +42,12 @@ let
   byAll = lib.optionals ((section.isolation or null) == "host") (
     filter (plugin: (entry plugin).isolation or null != "in_process") known
   );
-  hasLauncher = !(lib.elem (section.host.launcher or null) [ null [ ] "" ]);
+  hasLauncher =
+    !(lib.elem (section.host.launcher or null) [
+      null
+      [ ]
+      ""
+    ]);
   isolated = lib.unique (cfg.plugins.isolated ++ byEntry ++ byAll);
 
   granted =
@@ -53,7 +58,7 @@ let
   # What systemd would read as something else.
   odd =
     plugin:
-    filter (path: builtins.match "/[^]['\"\\:%[:space:]*?]*" path == null) (
+    filter (path: !(hasPrefix "/" path && confinement.isPlainPath path)) (
       granted plugin "read" ++ granted plugin "write"
     );
   withOdd = filter (plugin: odd plugin != [ ]) isolated;
@@ -68,95 +73,40 @@ let
   };
 
   # As `hermes-plugin@.service` for other distributions, with NixOS' paths.
-  unit = plugin: {
-    StandardInput = "socket";
-    StandardOutput = "journal";
-    StandardError = "journal";
-    WorkingDirectory = "/";
-    DynamicUser = true;
-    User = "hermes-p-${lib.substring 0 12 (builtins.hashString "sha256" (instance.pluginUnit plugin))}";
-    # Granted paths are those of the group that commands have, where there is one.
-    Group = if cfg.tools.sandbox != null then instance.workGroup else cfg.group;
-    UMask = "0077";
-    StateDirectory = "${instance.pluginState}/${names.pluginName plugin}";
-    StateDirectoryMode = "0700";
-    RootDirectory = root plugin;
-    MountAPIVFS = true;
-    BindReadOnlyPaths = [
-      "/nix/store"
-      "/etc"
-      "-/bin"
-      "-/usr"
-      "-/lib"
-      "-/lib32"
-      "-/lib64"
-      "-/nix/var/nix/profiles"
-      "-/run/current-system"
-      "-/run/booted-system"
-      "-/run/opengl-driver"
-      "-/var/cache/fontconfig"
-    ]
-    ++ map (path: "-${path}") (granted plugin "read");
-    BindPaths = map (path: "-${path}") (granted plugin "write");
-    # The agent passes the folder of a plugin of its home; it is unpacked here.
-    TemporaryFileSystem = [
-      "/dev/shm:mode=1777"
-      "${cfg.stateDir}:mode=1777"
-    ];
-    InaccessiblePaths = [ "-+/etc/hermes-agent" ];
-    ProtectSystem = "strict";
-    ProtectHome = true;
-    PrivateTmp = true;
-    # A loopback of its own, and nothing else; the agent listens there for the granted hosts.
-    PrivateNetwork = true;
+  unit =
+    plugin:
+    confinement.unprivileged
+    // confinement.alone
+    // confinement.perConnection
+    // {
+      WorkingDirectory = "/";
+      User = "hermes-p-${lib.substring 0 12 (builtins.hashString "sha256" (instance.pluginUnit plugin))}";
+      # Granted paths are those of the group that commands have, where there is one.
+      Group = if cfg.tools.sandbox != null then instance.workGroup else cfg.group;
+      UMask = "0077";
+      StateDirectory = "${instance.pluginState}/${names.pluginName plugin}";
+      StateDirectoryMode = "0700";
+      RootDirectory = root plugin;
+      MountAPIVFS = true;
+      BindReadOnlyPaths = confinement.systemPlaces ++ map (path: "-${path}") (granted plugin "read");
+      BindPaths = map (path: "-${path}") (granted plugin "write");
+      # The agent passes the folder of a plugin of its home; it is unpacked here.
+      TemporaryFileSystem = [
+        "/dev/shm:mode=1777"
+        "${cfg.stateDir}:mode=1777"
+      ];
+      ProtectHome = true;
+      # A loopback of its own, and nothing else; the agent listens there for the granted hosts.
+      PrivateNetwork = true;
 
-    MemoryMax = "1G";
-    MemorySwapMax = 0;
-    TasksMax = 256;
-    LimitNPROC = 256;
-    LimitCORE = 0;
-    CPUWeight = 50;
-    # The program of the unit reports that a process was ended for its memory.
-    OOMPolicy = "continue";
-    # What the plugin leaves running ends with it.
-    KillMode = "control-group";
-    KillSignal = "SIGKILL";
-    TimeoutStopSec = 2;
+      MemoryMax = "1G";
+      TasksMax = 256;
+      LimitNPROC = 256;
+      # The program of the unit reports that a process was ended for its memory.
+      OOMPolicy = "continue";
+      KillSignal = "SIGKILL";
 
-    NoNewPrivileges = true;
-    CapabilityBoundingSet = "";
-    AmbientCapabilities = "";
-    KeyringMode = "private";
-    PrivateDevices = true;
-    DevicePolicy = "closed";
-    PrivateUsers = true;
-    PrivateIPC = true;
-    PrivateMounts = true;
-    ProtectClock = true;
-    ProtectControlGroups = true;
-    ProtectHostname = true;
-    ProtectKernelLogs = true;
-    ProtectKernelModules = true;
-    ProtectKernelTunables = true;
-    ProtectProc = "invisible";
-    ProcSubset = "pid";
-    LockPersonality = true;
-    RestrictAddressFamilies = [
-      "AF_UNIX"
-      "AF_INET"
-      "AF_INET6"
-    ];
-    RestrictNamespaces = true;
-    RestrictRealtime = true;
-    RestrictSUIDSGID = true;
-    RemoveIPC = true;
-    SystemCallArchitectures = "native";
-    SystemCallFilter = [
-      "@system-service"
-      "~@privileged @obsolete"
-    ];
-    SystemCallErrorNumber = "EPERM";
-  };
+    };
 in
 {
   options.plugins.units = mkOption {
@@ -191,7 +141,9 @@ in
         assertion = withOdd == [ ];
         message = "${instance.option}: ${
           concatMapStringsSep ", " (plugin: concatMapStringsSep ", " (path: "`${path}`") (odd plugin)) withOdd
-        } (granted_capabilities of ${concatMapStringsSep ", " (plugin: "`${plugin}`") withOdd}) cannot be shown to a plugin: a path begins with a slash, and a blank, a quotation mark or one of \\ : % [ ] * ? in it means something to systemd. Mount or link it at another path, and grant that one.";
+        } (granted_capabilities of ${
+          concatMapStringsSep ", " (plugin: "`${plugin}`") withOdd
+        }) cannot be shown to a plugin: a path begins with a slash, and a blank, a quotation mark or one of \\ : % [ ] * ? in it means something to systemd. Mount or link it at another path, and grant that one.";
       }
     ];
 

@@ -21,6 +21,7 @@ let
     optionals
     types
     ;
+  confinement = import ./confinement.nix;
   cfg = config;
   profile = cfg.tools.sandbox;
   strict = profile == "strict";
@@ -35,82 +36,38 @@ let
   shared = "group:${group}:rwx,default:group:${group}:rwx,default:user::rwx,default:group::rwx,default:other::---";
 
   # What every profile has. As `hermes-exec@.service` for other distributions, with NixOS' paths.
-  common = {
-    StandardInput = "socket";
-    StandardOutput = "journal";
-    StandardError = "journal";
-    DynamicUser = true;
-    User = instance.execUser;
-    Group = group;
-    UMask = "0002";
-    WorkingDirectory = cfg.workingDirectory;
-    BindPaths = [ cfg.workingDirectory ] ++ cfg.tools.readWritePaths;
-    # (`+`: a path below the root directory, where there is one.)
-    InaccessiblePaths = [ "-+/etc/hermes-agent" ];
-    ProtectSystem = "strict";
-    PrivateTmp = true;
+  common =
+    confinement.unprivileged
+    // confinement.perConnection
+    // {
+      User = instance.execUser;
+      Group = group;
+      UMask = "0002";
+      WorkingDirectory = cfg.workingDirectory;
+      BindPaths = [ cfg.workingDirectory ] ++ cfg.tools.readWritePaths;
 
-    MemoryMax = cfg.tools.memoryMax;
-    MemorySwapMax = 0;
-    TasksMax = cfg.tools.tasksMax;
-    LimitNPROC = cfg.tools.tasksMax;
-    LimitCORE = 0;
-    CPUWeight = 50;
-    OOMPolicy = "kill";
-    # What a command leaves running ends with it.
-    KillMode = "control-group";
-    TimeoutStopSec = 2;
-    RuntimeMaxSec = "1d";
-
-    NoNewPrivileges = true;
-    CapabilityBoundingSet = "";
-    AmbientCapabilities = "";
-    KeyringMode = "private";
-    PrivateIPC = true;
-    PrivateMounts = true;
-    ProtectControlGroups = true;
-    ProtectHostname = true;
-    ProtectKernelLogs = true;
-    ProtectKernelModules = true;
-    ProtectKernelTunables = true;
-    LockPersonality = true;
-    RestrictRealtime = true;
-    RestrictSUIDSGID = true;
-    RemoveIPC = true;
-    SystemCallArchitectures = "native";
-    SystemCallErrorNumber = "EPERM";
-  };
+      MemoryMax = cfg.tools.memoryMax;
+      TasksMax = cfg.tools.tasksMax;
+      LimitNPROC = cfg.tools.tasksMax;
+      OOMPolicy = "kill";
+      RuntimeMaxSec = "1d";
+    };
 
   # What is listed is there, and nothing else: other users' files, processes, devices and daemons are not.
-  # tests/nix/test_places.py compares the list with those of the other sandboxes.
-  apart = {
+  apart = confinement.alone // {
     # An empty directory, by systemd-tmpfiles.
     RootDirectory = root;
     MountAPIVFS = true;
-    BindReadOnlyPaths = [
-      "/nix/store"
-      "/etc"
-      # `/bin/sh`, `/usr/bin/env`, and the loaders of programs that were built for other distributions (nix-ld).
-      "-/bin"
-      "-/usr"
-      "-/lib"
-      "-/lib32"
-      "-/lib64"
-      # Not the rest of /nix/var: the build daemon answers everybody.
-      "-/nix/var/nix/profiles"
-      "-/run/current-system"
-      "-/run/booted-system"
-      "-/run/opengl-driver"
-      "-/var/cache/fontconfig"
-    ]
-    # Where the names of hosts are looked up: glibc asks nscd, and others the servers of resolv.conf. systemd-resolved
-    # listens on an address of this machine, which is out of reach, so that its own servers stand in its place.
-    ++ optionals (!strict) [
-      "-/run/nscd:/var/run/nscd"
-      "-/run/systemd/resolve"
-      "-/run/systemd/resolve/resolv.conf:/run/systemd/resolve/stub-resolv.conf"
-    ]
-    ++ map (path: "-${path}") readable;
+    BindReadOnlyPaths =
+      confinement.systemPlaces
+      # Where the names of hosts are looked up: glibc asks nscd, and others the servers of resolv.conf. systemd-resolved
+      # listens on an address of this machine, which is out of reach, so that its own servers stand in its place.
+      ++ optionals (!strict) [
+        "-/run/nscd:/var/run/nscd"
+        "-/run/systemd/resolve"
+        "-/run/systemd/resolve/resolv.conf:/run/systemd/resolve/stub-resolv.conf"
+      ]
+      ++ map (path: "-${path}") readable;
     # Whatever else is listed.
     InaccessiblePaths = common.InaccessiblePaths ++ [
       "-+${derived.home}"
@@ -118,23 +75,6 @@ let
     ];
     TemporaryFileSystem = [ "/dev/shm:mode=1777" ];
     ProtectHome = if below' cfg.workingDirectory then "tmpfs" else true;
-    PrivateDevices = true;
-    DevicePolicy = "closed";
-    # It implies DeviceAllow=char-rtc, a list that leaves other devices out: not for the profile `host`.
-    ProtectClock = true;
-    PrivateUsers = true;
-    ProtectProc = "invisible";
-    ProcSubset = "pid";
-    RestrictAddressFamilies = [
-      "AF_UNIX"
-      "AF_INET"
-      "AF_INET6"
-    ];
-    RestrictNamespaces = true;
-    SystemCallFilter = [
-      "@system-service"
-      "~@privileged @obsolete"
-    ];
   };
   # Of the agent's own home (`~/`) commands see nothing.
   readable =
@@ -143,7 +83,7 @@ let
     in
     filter (hasPrefix "/") (if named == null then [ ] else named);
   # What systemd would read as something else.
-  odd = filter (path: builtins.match "[^]['\"\\:%[:space:]*?]*" path == null) (
+  odd = filter (path: !confinement.isPlainPath path) (
     [ cfg.workingDirectory ] ++ cfg.tools.readWritePaths ++ readable
   );
   below' = path: hasPrefix "/home/" path || hasPrefix "/root/" path;

@@ -35,6 +35,8 @@ from hermes_agent.plugins.manifest import PluginManifest
 if TYPE_CHECKING:
     from hermes_agent.host import Host
 
+LAST_ANSWER_S = 0.3
+"""Seconds between a failed allocation and the end of the process, in which the call that failed is answered."""
 OWN_DIRECT = ("register_tool", "register_hook", "register_middleware", "register_command")
 
 
@@ -76,7 +78,7 @@ class PluginProgram:
     def _end_when_exhausted(self) -> None:
         """Wait for a failed allocation, leave time for the answer, and end the process."""
         self._exhausted.wait()
-        time.sleep(0.3)
+        time.sleep(LAST_ANSWER_S)
         os._exit(OUT_OF_MEMORY)
 
     def _call_agent(self, target: CallTarget, args: Any, kwargs: Any) -> Any:

@@ -65,16 +65,20 @@ def test_a_listing_of_which_nothing_is_deleted_is_harmless(command: str) -> None
 @pytest.mark.parametrize(
     "command",
     [
-        *("nobody-knows chmod -R 0 /usr", "nobody-knows -x mv /etc /tmp/y", "nobody-knows rsync -a --delete e/ /"),
         *(
-            "nobody-knows --then='rm -rf /boot'",
-            "nobody-knows <<< 'mkfs.xfs /dev/sdb'",
-            "echo 'rm -r /' | nobody-knows",
+            "unlisted-program chmod -R 0 /usr",
+            "unlisted-program -x mv /etc /tmp/y",
+            "unlisted-program rsync -a --delete e/ /",
         ),
         *(
-            "nobody-knows 'chown -R x /etc'",
-            "nobody-knows cp x /dev/nvme0n1",
-            "nobody-knows -e 'FileUtils.rm_rf \"/usr\"'",
+            "unlisted-program --then='rm -rf /boot'",
+            "unlisted-program <<< 'mkfs.xfs /dev/sdb'",
+            "echo 'rm -r /' | unlisted-program",
+        ),
+        *(
+            "unlisted-program 'chown -R x /etc'",
+            "unlisted-program cp x /dev/nvme0n1",
+            "unlisted-program -e 'FileUtils.rm_rf \"/usr\"'",
         ),
     ],
 )
