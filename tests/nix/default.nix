@@ -160,7 +160,8 @@ in
   );
   # Which units isolated plugins have.
   isolatedUnits =
-    lib.mapAttrs (_: services: lib.filter (lib.hasPrefix "hermes-plugin") (host' { inherit services; }).unitNames)
+    lib.mapAttrs
+      (_: services: lib.filter (lib.hasPrefix "hermes-plugin") (host' { inherit services; }).unitNames)
       {
         byEntry.settings.plugins.entries.hello.isolation = "host";
         byAll.settings.plugins = {
