@@ -1,14 +1,18 @@
 """What each file of tests costs: `costs.txt` has the seconds of a run, for the files that take two or more.
 
-`--max-cost S` leaves out the files that cost more, `--write-costs` writes the table from the run.
+`--max-cost S` leaves out the files that cost more, `--write-costs` writes the table from the run. With several workers
+each file is run by one of them, so that fixtures of a module are made once, and the dearest file is started first.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadGroupScheduling
+from xdist.workermanage import WorkerController
 
 TABLE = Path(__file__).with_name("costs.txt")
 ROOT = TABLE.parents[1]
@@ -32,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(CostWriter())
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> DearestFirst | None:
+    """Distribute by file for `--dist loadgroup`; other ways stay what they are."""
+    return DearestFirst(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with the cost of its file, and leave out those above `--max-cost`."""
     costs, limit = read_costs(), config.getoption("--max-cost")
@@ -44,6 +54,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=dear)
     left_out = set(dear)
     items[:] = [item for item in items if item not in left_out]
+
+
+class DearestFirst(LoadGroupScheduling):
+    """Gives a worker the dearest group of tests that is left; tests without a group are one for each file."""
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        super().__init__(config, log)
+        self._costs = read_costs()
+
+    def _split_scope(self, nodeid: str) -> str:
+        return str(super()._split_scope(nodeid)).partition("::")[0]
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        self.workqueue.move_to_end(max(self.workqueue, key=self._cost), last=False)
+        super()._assign_work_unit(node)
+
+    def _cost(self, group: str) -> float:
+        files = {test.partition("::")[0] for test in self.workqueue[group]}
+        return sum(self._costs.get(file, 0.0) for file in files)
 
 
 class CostWriter:

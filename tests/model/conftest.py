@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from local_model import check_availability
 sys.path.insert(0, str(Path(__file__).parent))  # toolbox.py, fresh_home.py, situations.py
 
 from fresh_home import FreshHome, fresh_home
+
+THREADS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 0
+"""The tests of another worker use the other core: a second thread there would only keep the first one waiting."""
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +38,7 @@ def home(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> It
         pytest.skip(f"the weights are not at {found.path}: hermes model pull")
     if not found.has_enough_memory:
         pytest.skip(f"{found.memory_needed} bytes of memory are needed")
-    opening = fresh_home(tmp_path_factory.mktemp("fresh"), plugins=("station",))
+    opening = fresh_home(tmp_path_factory.mktemp("fresh"), plugins=("station",), threads=THREADS)
     yield runner.run(opening.__aenter__())
     runner.run(opening.__aexit__(None, None, None))
 

@@ -111,19 +111,21 @@ async def _turn(conversation: Conversation, question: str) -> TurnRecord:
 
 @asynccontextmanager
 async def fresh_home(
-    path: Path, *, calculator: Path = CALCULATOR, plugins: tuple[str, ...] = ()
+    path: Path, *, calculator: Path = CALCULATOR, plugins: tuple[str, ...] = (), threads: int = 0
 ) -> AsyncIterator[FreshHome]:
     """Make a home in `path` and a host over it.
 
     Args:
         calculator: the folder of the calculator plugin.
         plugins: further plugins, by their folder in `plugins/`.
+        threads: threads of the model; 0 is its default.
     """
     home = path / "home"
     folders = {"calculator": calculator, **{name: PLUGINS / name for name in plugins}}
     for name, source in folders.items():
         shutil.copytree(source, home / "plugins" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    config = {"model": {"provider": "local"}, "plugins": {"enabled": list(folders)}, "terminal": {"timeout": 3}}
+    model = {"provider": "local", "local": {"threads": threads}}
+    config = {"model": model, "plugins": {"enabled": list(folders)}, "terminal": {"timeout": 3}}
     (home / "config.yaml").write_text(yaml.safe_dump(config))
     host = Host.build(home)
     try:

@@ -12,6 +12,7 @@ import pytest
 from hermes_agent.app.main import main
 from hermes_agent.app.plugins.new import kinds
 from hermes_agent.plugins.entry_points import find_entry_points
+from nested_pytest import NESTED
 
 Capture = pytest.CaptureFixture[str]
 
@@ -19,7 +20,7 @@ Capture = pytest.CaptureFixture[str]
 def its_tests(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        [*NESTED, *arguments],
         cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 from hermes_agent import testing
 from hermes_agent.testing import PluginHost, plugin_host
+from nested_pytest import NESTED
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "plugins" / "testing.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -22,10 +22,10 @@ def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
-    load = ["-p", "hermes_agent.testing.pytest_plugin", "-p", "no:hermes", "-p", "no:cacheprovider"]
+    load = ["-p", "hermes_agent.testing.pytest_plugin", "-p", "no:hermes"]
 
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *load],
+        [*NESTED, *load],
         cwd=tmp_path,
         capture_output=True,
         text=True,

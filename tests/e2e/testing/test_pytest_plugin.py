@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
+
+from nested_pytest import NESTED
 
 ROOT = Path(__file__).parents[3]
 TESTS = """
@@ -29,8 +30,8 @@ def test_again(hermes_host, number):
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    load = ["-p", "hermes_agent.testing.pytest_plugin", "-p", "no:hermes", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", "-q", *load, *arguments]
+    load = ["-p", "hermes_agent.testing.pytest_plugin", "-p", "no:hermes"]
+    command = [*NESTED, *load, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
 
 
