@@ -205,7 +205,17 @@ WITH_THE_FIRST_TURN = {
     ),
 }
 """What only a turn, a chat platform, a webhook, a change of a skill or a command needs, by package."""
-OTHERS = {"ctypes", "difflib", "getpass", "html", "http.client", "importlib.resources", "stringprep"}
+OTHERS = {
+    "click",
+    "ctypes",
+    "difflib",
+    "getpass",
+    "html",
+    "http.client",
+    "importlib.resources",
+    "multiprocessing",
+    "stringprep",
+}
 """Modules of Python, each 100 to 300 KiB with what it imports, that something of ours once brought."""
 
 
@@ -245,3 +255,19 @@ def test_the_layers_hold() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+SERVER = """
+import sys
+from hermes_agent.server.http_server import _skip_command_line
+_skip_command_line()
+from uvicorn.config import Config
+from uvicorn.lifespan.off import LifespanOff
+print("click" in sys.modules)
+import uvicorn
+print(uvicorn.Config is Config, uvicorn.__version__ != "", callable(uvicorn.run), "click" in sys.modules)
+"""
+
+
+def test_a_plugin_finds_all_of_the_server_s_package_in_a_daemon() -> None:
+    assert run(SERVER).split() == ["False", "True", "True", "True", "True"]

@@ -15,6 +15,7 @@ import math
 import os
 import socket
 import ssl
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ from urllib.request import getproxies, proxy_bypass
 from hermes_agent import __version__
 from hermes_agent.contracts.model_provider import UnsignedRequest
 from hermes_agent.models.wire_protocol import join_mapping
-from hermes_agent.system.safe_http import safe_url_for_log, trusted_certificates
+from hermes_agent.system.certificates import defaults_read_later, trusted_certificates, trusted_certificates_later
+from hermes_agent.system.safe_http import safe_url_for_log
 
 if TYPE_CHECKING:
     import aiohttp
@@ -73,8 +75,11 @@ class HttpResponse:
 
 
 def load_http() -> ModuleType:
-    """Import the HTTP library, which takes 0.3 s of CPU; at the first request, or earlier by an idle host."""
-    return importlib.import_module("aiohttp")
+    """Import the HTTP library, which takes 0.1 s of CPU; at the first request, or earlier by an idle host."""
+    if "aiohttp" in sys.modules:
+        return importlib.import_module("aiohttp")  # another thread may be importing it
+    with defaults_read_later():  # its own contexts are for requests of plugins
+        return importlib.import_module("aiohttp")
 
 
 Sign = Callable[[UnsignedRequest], Awaitable[Mapping[str, str]]]
@@ -150,7 +155,8 @@ class HttpTransport:
     async def _session(self, http: ModuleType) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
         if loop not in self._sessions:
-            tls = trusted_certificates()
+            needed = self._proxies or self._base_url.lower().startswith("https:")
+            tls = trusted_certificates() if needed else trusted_certificates_later()  # a redirect may need them
             kept: dict[str, Any] = {"force_close": True} if self._is_child else {"keepalive_timeout": IDLE_S}
             self._sessions[loop] = http.ClientSession(
                 connector=http.TCPConnector(limit=0, ssl=tls, resolver=http.ThreadedResolver(), **kept),

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import importlib.util
 import ipaddress
 import logging
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,7 +28,7 @@ from hermes_agent.service.connections import Connections, Stage, limit_connectio
 from hermes_agent.service.systemd import SocketHandover
 
 if TYPE_CHECKING:
-    import uvicorn
+    from uvicorn.server import Server as UvicornServer
 
     from hermes_agent.server.http_types import App
 
@@ -228,7 +230,7 @@ class _BatchingTransport:
 
 def make_server(
     app: App, on_ready: Callable[[], None], *, connections: Connections, head_timeout_s: float
-) -> tuple[uvicorn.Server, asyncio.Event, Callable[[float], Awaitable[None]]]:
+) -> tuple[UvicornServer, asyncio.Event, Callable[[float], Awaitable[None]]]:
     """Return the server, the event that ends its `serve`, and the function that ends listening.
 
     That function, called with a time limit, returns when all accepted connections have sent a request. An accepted
@@ -239,12 +241,14 @@ def make_server(
         connections: decides which connections stay open.
         head_timeout_s: time limit for the head of a request, in seconds; after it, the connection is closed.
     """
-    import uvicorn  # slow import, needed only for serving
+    _skip_command_line()
+    from uvicorn.config import Config  # slow import, needed only for serving
+    from uvicorn.server import Server as UvicornServer
 
     finish = asyncio.Event()
     first = _SilentConnections()
 
-    class Server(uvicorn.Server):
+    class Server(UvicornServer):
         """Server without signal handlers, which the daemon has."""
 
         @contextlib.contextmanager
@@ -255,7 +259,7 @@ def make_server(
             on_ready()
             await finish.wait()
 
-    config = uvicorn.Config(
+    config = Config(
         app,
         loop="none",
         http=_protocol(first, connections, head_timeout_s),
@@ -273,6 +277,32 @@ def make_server(
     )
     server = Server(config)
     return server, finish, lambda timeout_s: first.stop_accepting(server.servers, timeout_s)
+
+
+LIGHT_NAMES = {"Config": "uvicorn.config", "Server": "uvicorn.server"}
+"""Names of the package `uvicorn` that its modules import from it, with their home."""
+
+
+def _skip_command_line() -> None:
+    """Make the package `uvicorn` importable without its command line, until another of its own names is used.
+
+    The package imports its command, which imports click and multiprocessing: 2 MiB of a daemon that uses neither.
+    """
+    if "uvicorn" in sys.modules or (spec := importlib.util.find_spec("uvicorn")) is None or spec.loader is None:
+        return
+    package, loader = importlib.util.module_from_spec(spec), spec.loader
+
+    def load(name: str) -> object:
+        if name in LIGHT_NAMES:
+            return getattr(importlib.import_module(LIGHT_NAMES[name]), name)
+        if name.startswith("__") and name not in ("__all__", "__version__"):
+            raise AttributeError(name)
+        vars(package).pop("__getattr__", None)
+        loader.exec_module(package)
+        return getattr(package, name)
+
+    vars(package)["__getattr__"] = load
+    sys.modules["uvicorn"] = package
 
 
 def _protocol(first: _SilentConnections, connections: Connections, head_timeout_s: float) -> type[asyncio.Protocol]:

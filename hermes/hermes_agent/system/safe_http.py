@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import ipaddress
-import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-if TYPE_CHECKING:
-    import ssl
+from hermes_agent.system.certificates import trusted_certificates
 
+if TYPE_CHECKING:
     import httpx
 
 
@@ -104,27 +102,6 @@ def is_allowed_address(address: str, private: bool) -> bool:
     if found.is_link_local or found.is_multicast or found.is_unspecified or str(found) in METADATA_ADDRESSES:
         return False
     return private or is_public(address)
-
-
-def trusted_certificates() -> ssl.SSLContext:
-    """Return the trusted certificates, of `SSL_CERT_FILE` and `SSL_CERT_DIR` or of the package `certifi`.
-
-    Raises:
-        OSError: a file of the environment is missing or no certificate.
-    """
-    return _certificates(os.environ.get("SSL_CERT_FILE") or None, os.environ.get("SSL_CERT_DIR") or None)
-
-
-@functools.cache
-def _certificates(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Read the certificates once for all connections, since that takes 20 ms of CPU."""
-    import ssl  # most processes connect to nothing
-
-    import certifi  # a machine may have no certificates of its own
-
-    if not file and not folder:
-        file = certifi.where()
-    return ssl.create_default_context(cafile=file, capath=folder)
 
 
 def _embedded_addresses(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
@@ -258,7 +235,7 @@ async def _request(
     asked = httpx.URL(url)
     headers = {**more, "Host": asked.netloc.decode("ascii"), "User-Agent": USER_AGENT}
     try:
-        verify = trusted_certificates() if asked.scheme == "https" else False  # reading them takes 20 ms
+        verify = trusted_certificates() if asked.scheme == "https" else False
     except OSError as exc:
         raise httpx.ConnectError(f"the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {exc}") from exc
     async with httpx.AsyncClient(timeout=timeout_s, proxy=proxy, trust_env=False, verify=verify) as client:

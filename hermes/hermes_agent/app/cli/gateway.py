@@ -7,6 +7,7 @@ outbox, where it waits if no daemon runs.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -74,9 +75,8 @@ def _run_daemon(args: Args) -> int:
     from hermes_agent.service.daemon_state import HomeLock, describe_self, read_note, write_state
     from hermes_agent.service.systemd import ServiceNotifier, SocketHandover, trace_hangs
 
-    handover = SocketHandover(
-        os.environ
-    )  # these two first: no child process may inherit the sockets in its environment
+    gc.disable()  # until it is ready: what a start makes stays, and looking for garbage in it takes 80 ms
+    handover = SocketHandover(os.environ)  # first, and the notifier: no child process may inherit their sockets
     notifier = ServiceNotifier.open()
     trace_hangs()
     home = ensure_home()
@@ -168,6 +168,8 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
     updates = UpdateWatch(look, last, host.settings, host.bridge.run)
 
     def ready() -> None:
+        gc.freeze()  # what a start makes stays
+        gc.enable()
         end_start()
         host.service(McpServers).start()
 
