@@ -145,6 +145,14 @@ class ProviderProfile:
     """Extension: names of options of a request at the provider, by their names in chat completions."""
     lacks_options: tuple[str, ...] = ()
     """Extension: options that the provider does not have, by their names in chat completions; left out."""
+    option_values: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Extension: the words that the provider takes for an option; another one is left out, with a notice.
+
+    A `tool_choice` that names a function is the word `function`."""
+    model_option_values: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Extension: `option_values` of models, by the beginning of their names; the longest one applies."""
+    option_ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Extension: smallest and largest number of an option; of `stop`, how many texts. Others are left out."""
     oauth: dict[str, str] = field(default_factory=dict)
     """Extension: settings of `hermes auth login`.
 

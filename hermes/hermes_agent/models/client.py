@@ -35,7 +35,13 @@ from hermes_agent.models.http_transport import HttpResponse, HttpTimeouts, HttpT
 from hermes_agent.models.model_catalog import ModelCatalog
 from hermes_agent.models.openai_types import ListedModel, ModelList, field_names
 from hermes_agent.models.providers import ModelEndpoint
-from hermes_agent.models.request_body import PreparedRequest, Signer, has_hooks, prepare_request
+from hermes_agent.models.request_body import (
+    PreparedRequest,
+    Signer,
+    find_excluded_option,
+    has_hooks,
+    prepare_request,
+)
 from hermes_agent.models.wire_protocol import (
     EXCERPT,
     AnswerBuilder,
@@ -228,10 +234,8 @@ class HttpModelClient:
             return "temperature", f"it {rule}"
         if values.get("tool_choice") in ("auto", "none"):  # the agent applies these: no provider is sent them
             del values["tool_choice"]
-        if lacking := next((name for name in profile.lacks_options if name in values), ""):
-            return lacking, "the provider does not have it"
-        if (form := (values.get("response_format") or {}).get("type")) in profile.unsupported_response_formats:
-            return "response_format", f"the provider does not have {form}"
+        if found := find_excluded_option(profile, model, values):
+            return found
         return self._wire.unsupported(model, options)
 
     def warm_up(self) -> None:

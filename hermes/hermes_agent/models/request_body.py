@@ -110,6 +110,34 @@ def _fields(
     return {**top, **nested, **(body or {}), **(extra or {})}, headers
 
 
+def find_excluded_option(profile: ProviderProfile, model: str, values: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the first option that the provider's documentation excludes, or its value, and why; or None."""
+    if lacking := next((name for name in profile.lacks_options if name in values), ""):
+        return lacking, "the provider does not have it"
+    if (form := (values.get("response_format") or {}).get("type")) in profile.unsupported_response_formats:
+        return "response_format", f"the provider does not have {form}"
+    for name, words in _words_of(profile, model).items():
+        given = values.get(name)
+        if given is not None and (word := given if isinstance(given, str) else "function") not in words:
+            known = " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+            return name, f"it takes {known}, and not {word}"
+    for name, (low, high) in profile.option_ranges.items():
+        given = values.get(name)
+        if given is None:
+            continue
+        if name == "stop":
+            if not isinstance(given, str) and len(given) > high:
+                return name, f"it takes {high:g} at most, and not {len(given)}"
+        elif not low <= given <= high:
+            return name, f"it takes {low:g} to {high:g}, and not {given:g}"
+    return None
+
+
+def _words_of(profile: ProviderProfile, model: str) -> Mapping[str, tuple[str, ...]]:
+    own = max((name for name in profile.model_option_values if model.startswith(name)), key=len, default="")
+    return {**profile.option_values, **profile.model_option_values[own]} if own else profile.option_values
+
+
 LIMIT_S = 15.0
 """Longest wait for a signature in seconds: a token may have to be fetched."""
 BEARER = "Bearer "

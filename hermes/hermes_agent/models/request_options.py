@@ -27,7 +27,7 @@ RENAMED = "max_completion_tokens"
 
 _OTHER_NAMES = {
     "max_tokens": (RENAMED, "max_output_tokens"),
-    "reasoning_effort": ("reasoning.effort", "thinking", "effort"),
+    "reasoning_effort": ("reasoning.effort", "reasoning", "thinking", "effort", "enable_thinking", "thinking_budget"),
     "response_format": ("output_config.format", "output_format", "text.format", "json_schema"),
     "seed": ("random_seed",),
     "stop": ("stop_sequences",),

@@ -37,5 +37,6 @@ PROFILE = AzureFoundry(
     " `providers.azure-foundry.oauth`.",
     signup_url="https://ai.azure.com",
     supports_vision=True,
+    # https://learn.microsoft.com/en-us/azure/ai-foundry/openai/how-to/reasoning
     max_tokens_field="max_completion_tokens",
 )

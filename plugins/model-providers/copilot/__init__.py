@@ -11,6 +11,8 @@ PROFILE = ProviderProfile(
     signup_url="https://github.com/settings/copilot",
     default_headers={"Copilot-Integration-Id": "vscode-chat", "Openai-Intent": "conversation-edits"},
     supports_vision=True,
+    # https://github.com/microsoft/vscode-copilot-chat/blob/main/src/platform/networking/common/fetch.ts
+    option_values={"tool_choice": ("auto", "none", "function")},
     sign_in="GitHub signs in programs that are registered there: register an OAuth app with the device flow at"
     " https://github.com/settings/applications/new and set `providers.copilot.oauth.client_id`; or take a token.",
     oauth={

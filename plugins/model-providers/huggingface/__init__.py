@@ -17,4 +17,6 @@ PROFILE = ProviderProfile(
     " https://huggingface.co/settings/applications/new, set `providers.huggingface.oauth.client_id` and its"
     " `redirect_port`; or make a token at https://huggingface.co/settings/tokens.",
     aliases=("hf",),
+    # https://huggingface.co/docs/inference-providers/tasks/chat-completion
+    lacks_options=("logit_bias", "parallel_tool_calls", "verbosity"),
 )

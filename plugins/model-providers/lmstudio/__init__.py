@@ -10,4 +10,7 @@ PROFILE = ProviderProfile(
     has_own_models=True,
     needs_key=False,
     schemas="grammar",
+    # https://lmstudio.ai/docs/developer/openai-compat/chat-completions, https://lmstudio.ai/docs/developer/api-changelog
+    lacks_options=("parallel_tool_calls", "reasoning_effort", "verbosity"),
+    option_values={"tool_choice": ("auto", "none", "required")},
 )

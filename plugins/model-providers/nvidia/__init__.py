@@ -7,4 +7,6 @@ PROFILE = ProviderProfile(
     base_url="https://integrate.api.nvidia.com/v1",
     env_vars=("NVIDIA_API_KEY", "NVIDIA_BASE_URL"),
     signup_url="https://build.nvidia.com",
+    # served by vLLM: https://docs.nvidia.com/nim/large-language-models/2.0.9/reference/api-reference
+    lacks_options=("verbosity",),
 )

@@ -9,4 +9,6 @@ PROFILE = ProviderProfile(
     has_own_models=True,
     needs_key=False,
     schemas="grammar",
+    # in no field of ChatCompletionRequest: the server ignores it
+    lacks_options=("verbosity",),
 )
