@@ -11,9 +11,13 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from hermes_agent.app.program.inventory import InstalledProgram
+from hermes_agent.app.program.release import find_source
+from hermes_agent.app.program.update import explain_other_owner
 from wheels import hermes, install_program, variant
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("installed program")]
@@ -26,6 +30,8 @@ model: {provider: custom, base_url: "http://127.0.0.1:9/v1", default: some-model
 server: {enabled: false}
 agent: {max_turns: 7}
 """
+EXTRA = 'Provides-Extra: speech\nRequires-Dist: spoken>=1; extra == "speech"'
+"""A package that the version before requires of everybody."""
 PLUGIN = "name: waits\nversion: '1'\n"
 
 
@@ -56,7 +62,7 @@ def newer(wheel: Path, tmp_path: Path) -> Path:
     changes: dict[str, Callable[[str], str]] = {
         "hermes_agent/config/schema.json": settings,
         "METADATA": lambda text: text.replace(
-            "Requires-Dist: httpx<1,>=0.27", "Requires-Dist: httpx<1,>=0.28\nRequires-Dist: certifi"
+            "Requires-Dist: httpx<1,>=0.27", f"Requires-Dist: httpx<1,>=0.28\nRequires-Dist: certifi\n{EXTRA}"
         ),
         "hermes_agent/cron/job_store.py": lambda text: text.replace("SCHEMA = Schema(", "SCHEMA = Schema(", 1),
     }
@@ -119,10 +125,21 @@ def test_it_is_installed_with_a_restore_point_and_one_command_goes_back(person: 
         state.execute("CREATE TABLE own (value TEXT)")
         state.execute("INSERT INTO own VALUES ('kept')")
         state.commit()
+    [site] = program(person).glob("lib/python3*/site-packages")
+    (site / "spoken-1.5.dist-info").mkdir()
+    (site / "spoken-1.5.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: spoken\nVersion: 1.5\n")
+    (site / "spoken.py").write_text("SAYS = 'Good day.'\n")
     done = hermes(person, "update", str(newer), "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert version(person) == "0.21.0"
     assert program(person).is_symlink()
+    speech = subprocess.run(
+        [program(person) / "bin" / "python", "-c", "import spoken; print(spoken.SAYS)"], capture_output=True, text=True
+    )
+    assert speech.stdout == "Good day.\n", "what was required and is an extra now is still there"
+    told = json.loads(hermes(person, "self", "check", "--json").stdout)
+    [extras] = [line["text"] for line in told if line["subject"] == "extras" and line["level"] == "ok"]
+    assert "speech" in extras.removeprefix("installed: ").split(", ")
     points = hermes(person, "state", "restore-points").stdout
     assert "-update.db" in points
     checked = hermes(person, "self", "check", "--json")
@@ -261,6 +278,16 @@ def test_what_is_no_version_of_the_program_is_refused(person: Path, tmp_path: Pa
         assert done.returncode == 2 and said in done.stderr
     done = hermes(person, "update", "--rollback")
     assert done.returncode == 1 and "there is no previous version" in done.stderr
+
+
+def test_pipx_and_uv_are_named_with_the_extras_that_are_there(tmp_path: Path) -> None:
+    extras = 'optional-dependencies = {speech = ["pytest>=7"], other = ["no-such-package"]}'
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "hermes-agent"\n{extras}\n')
+    source = find_source(tmp_path)
+    for kind, command in (("pipx", "pipx install --force"), ("uv", "uv tool install --force")):
+        program = InstalledProgram(cast(Any, kind), Path("/p"), None, Path("/p/bin/python"))
+        assert explain_other_owner(program, source).endswith(f": {command} '{tmp_path}[speech]'")
+        assert explain_other_owner(program, None).endswith(f": {command} PATH")
 
 
 def test_without_a_terminal_nothing_is_installed_unless_it_is_said(person: Path, newer: Path) -> None:

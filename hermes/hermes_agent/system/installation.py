@@ -102,6 +102,11 @@ def extras() -> dict[str, list[str]]:
         declared = metadata.requires(NAME) or ()
     except metadata.PackageNotFoundError:
         return {}
+    return read_extras(declared)
+
+
+def read_extras(declared: Iterable[str]) -> dict[str, list[str]]:
+    """Return the requirements of each extra from lines `Requires-Dist` of metadata."""
     found: dict[str, list[str]] = {}
     for match in filter(None, map(_EXTRA.fullmatch, declared)):
         found.setdefault(match[2], []).append(match[1])

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from hermes_agent import __version__
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.plugins.closure import requirement
-from hermes_agent.system.installation import NAME
+from hermes_agent.system.installation import NAME, missing_packages, read_extras
 
 SCHEMA_MODULES = (
     "cron.job_store", "delivery.tables", "gateway.chat_routes", "policy.taint_store", "sessions.commits",
@@ -41,6 +41,16 @@ class ReleaseSource(NamedTuple):
     path: Path
     requirements: tuple[str, ...]
     """Required packages, without those of extras."""
+    extras: Mapping[str, Sequence[str]]
+    """Required packages of each extra."""
+
+    def with_extras(self) -> str:
+        """Return what pip installs: the path, with each extra of which this installation has the packages.
+
+        The extras are the release's: a package that the present version requires may belong to an extra there.
+        """
+        names = [name for name, requirements in self.extras.items() if not missing_packages(requirements)]
+        return f"{self.path}[{','.join(names)}]" if names else str(self.path)
 
     @property
     def is_wheel(self) -> bool:
@@ -80,12 +90,14 @@ def find_source(path: Path) -> ReleaseSource:
         if path.is_dir():
             project = tomllib.loads((path / "pyproject.toml").read_text(encoding="utf-8"))["project"]
             name, requirements = str(project["name"]), tuple(map(str, project.get("dependencies", ())))
+            found = {str(key): list(map(str, texts)) for key, texts in project.get("optional-dependencies", {}).items()}
         else:
             with zipfile.ZipFile(path) as wheel:
                 file = next(each for each in wheel.namelist() if each.endswith(".dist-info/METADATA"))
                 metadata = email.message_from_string(wheel.read(file).decode("utf-8"))
             name = str(metadata["Name"])
-            declared = map(str, metadata.get_all("Requires-Dist") or ())
+            declared = list(map(str, metadata.get_all("Requires-Dist") or ()))
+            found = read_extras(declared)
             requirements = tuple(text for text in declared if not _EXTRA.search(text))
     except (OSError, KeyError, StopIteration, ValueError, zipfile.BadZipFile) as exc:
         raise UserError(
@@ -95,7 +107,7 @@ def find_source(path: Path) -> ReleaseSource:
         ) from exc
     if name.replace("_", "-").lower() != NAME:
         raise UserError(f"{path} is the program {name!r}, not {NAME}", exit_status=EXIT_USAGE)
-    return ReleaseSource(path, requirements)
+    return ReleaseSource(path, requirements, found)
 
 
 @contextlib.contextmanager

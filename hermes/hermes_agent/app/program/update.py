@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -45,7 +46,7 @@ from hermes_agent.config.yaml_reader import read_file
 from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.service.daemon_state import lock_holder, read_state
 from hermes_agent.store.migrations import create_restore_point, list_restore_points, restore_from_point, versions
-from hermes_agent.system.installation import NAME, extras, missing_packages
+from hermes_agent.system.installation import NAME
 
 _DOCTOR = ("doctor", "--offline", "--json")
 SYSTEMCTL_S = 180.0
@@ -68,10 +69,11 @@ def explain_other_owner(program: InstalledProgram, source: ReleaseSource | None)
     if program.kind == "editable":
         tree = program.source or "the source tree"
         return f"The program runs from {tree}. Update that tree, then run: {program.reinstall or 'make check'}"
+    target = shlex.quote(source.with_extras()) if source is not None else path  # they install what is named, alone
     if program.kind == "pipx":
-        return f"pipx installs this program: pipx install --force {path}"
+        return f"pipx installs this program: pipx install --force {target}"
     if program.kind == "uv":
-        return f"uv installs this program: uv tool install --force {path}"
+        return f"uv installs this program: uv tool install --force {target}"
     if program.kind == "system":
         return f"The program is in the system's Python ({program.prefix}): update it with what installed it."
     return ""
@@ -184,8 +186,7 @@ class ProgramUpdate:
         done = show_progress(f"Installing {source.path}")
         try:
             new = self.environments.create(time.strftime("%Y%m%dT%H%M%S"))
-            wanted = [name for name, requirements in extras().items() if not missing_packages(requirements)]
-            install_into(new, f"{source.path}[{','.join(wanted)}]" if wanted else str(source.path))
+            install_into(new, source.with_extras())
             python = [str(new / "bin" / "python"), "-P", "-m", "hermes_agent"]
             run_step([*python, "--version"], "the new version does not start")
             self._check_files(python)
