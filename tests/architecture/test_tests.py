@@ -51,6 +51,24 @@ BUILDERS = {
 }
 """Where classes of these names are: the people of chat services have a connection of their own."""
 
+_FAULTS = "a fault at one statement, which no real disk or process makes at will"
+PATCHES = {
+    "e2e/gateway/test_asking.py": "the first question of a chat ends early, the second one does not",
+    "e2e/gateway/test_chats.py": "a host sets no delay of its chats",
+    "e2e/host/test_foreign_ways.py": _FAULTS,
+    "e2e/host/test_working_directory.py": "the test does not run in a unit of systemd",
+    "e2e/plugins/test_apart.py": "the output of a process that the program starts and reads",
+    "unit/core/test_redact.py": "the garbage collector runs at that very statement",
+    "unit/delivery/test_mailbox.py": _FAULTS,
+    "unit/delivery/test_service.py": _FAULTS,
+    "unit/policy/taint/test_tracker.py": "whether a table was read",
+    "unit/system/test_beneath.py": "the way of kernels without openat2",
+    "unit/workspace/test_bounds.py": "a machine without control groups",
+    "unit/workspace/test_sandbox.py": "a machine where the agent is not root, and a probe that hangs",
+    "unit/workspace/test_steering.py": "which directories were read",
+}
+"""Files that replace a name of this project in a module or class, with the reason. Others pass an argument."""
+
 
 def is_sleep(node: ast.AST) -> bool:
     """Say whether a node is `time.sleep(…)` or `asyncio.sleep(…)`; a sleep of 0 only lets others run."""
@@ -173,3 +191,35 @@ def test_what_builds_a_host_is_found() -> None:
     assert found("from chaos.world import serving") == ["chaos.world"]
     assert found("if TYPE_CHECKING:\n    from hermes_agent.host import Host") == []
     assert found("from hermes_agent.testing import ScriptedModel\nfrom attack.racing import exchanging") == []
+
+
+def patches(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines that replace a name in a module or class of this project."""
+    ours = {
+        (name.asname or name.name).partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "hermes_agent"
+        for name in node.names
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="setattr" | "object" | "patch"), args=[ast.Name(id=name), *_]):
+                if name in ours:
+                    yield node.lineno
+            case ast.Call(func=ast.Attribute(attr="setattr" | "patch"), args=[ast.Constant(value=str(text)), *_]) if (
+                text.startswith("hermes_agent.")
+            ):
+                yield node.lineno
+
+
+def test_a_test_passes_an_argument_and_patches_no_module_of_this_project() -> None:
+    found = {str(p.relative_to(TESTS)) for p in FILES if list(patches(ast.parse(p.read_text())))}
+    assert found == set(PATCHES), "give the code a parameter; CONTRIBUTING.md, Tests"
+
+
+def test_a_patch_is_found() -> None:
+    head = "from hermes_agent.core import redaction\nimport os\n"
+    assert list(patches(ast.parse(f"{head}monkeypatch.setattr(redaction, '_forms', f)"))) == [3]
+    assert list(patches(ast.parse(f"{head}with mock.patch.object(redaction, '_forms', f): pass"))) == [3]
+    assert list(patches(ast.parse("monkeypatch.setattr('hermes_agent.x.Y', 1)"))) == [1]
+    assert list(patches(ast.parse(f"{head}monkeypatch.setattr(os, 'geteuid', f)"))) == []

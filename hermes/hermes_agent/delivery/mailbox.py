@@ -41,18 +41,22 @@ KEEP_AT_LEAST, KEEP_AT_MOST = 1_000, 100_000
 class Mailbox:
     """One connection to inbox and outbox.
 
+    Args:
+        read_boot_id: returns the id of the machine's current boot; "" if it is not known.
+
     Raises:
         UserError: `state.db` cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_boot_id: Callable[[], str] = boot_id) -> None:
         self._db = Database(path, (SCHEMA,))
         self._owner = OwnerEpoch()
+        self._read_boot_id = read_boot_id
 
     def acquire(self) -> tuple[list[Conversation], list[ReplyTarget]]:
         """Become the owner, and return the waiting work (`open_work`)."""
         with self._db.write(durable=True) as db:
-            self._owner.acquire(db, boot_id())
+            self._owner.acquire(db, self._read_boot_id())
         return self.open_work()
 
     def open_work(self) -> tuple[list[Conversation], list[ReplyTarget]]:

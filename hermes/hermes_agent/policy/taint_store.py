@@ -24,8 +24,6 @@ from hermes_agent.store import Database, Schema
 
 MOST_ITEMS = 1_000
 """Most items that are stored with their text: the agent wrote untrusted text to them."""
-MOST_FILES = 20_000
-"""Most items that are stored without text: commands wrote them."""
 MOST_CHARS = 200_000
 """Most characters that are stored of one text."""
 
@@ -72,10 +70,15 @@ class TrackedText(NamedTuple):
 
 
 class TaintStore:
-    """The tables in `state.db`, opened at the first use. Safe for threads."""
+    """The tables in `state.db`, opened at the first use. Safe for threads.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Args:
+        path: `state.db`.
+        most_files: most items that are stored without text: commands wrote them.
+    """
+
+    def __init__(self, path: Path, *, most_files: int = 20_000) -> None:
+        self._path, self._most_files = path, most_files
         self._lock = threading.RLock()
         self._db: Database | None = None
 
@@ -103,10 +106,10 @@ class TaintStore:
             return {row["name"]: TrackedText(row["source"], _unpacked(row["text"])) for row in self._open().read(sql)}
 
     def mark_item(self, name: str, text: TrackedText) -> None:
-        """Store a tainted item; of more than `MOST_ITEMS` and `MOST_FILES` the oldest are deleted."""
+        """Store a tainted item; of more than `MOST_ITEMS`, or without text `most_files`, the oldest are deleted."""
         sql = "INSERT OR REPLACE INTO foreign_things (name, source, text, at) VALUES (?, ?, ?, ?)"
         packed = _packed(text.text)
-        same, most = ("=", MOST_FILES) if packed == _EMPTY else ("!=", MOST_ITEMS)
+        same, most = ("=", self._most_files) if packed == _EMPTY else ("!=", MOST_ITEMS)
         with self._lock, self._open().write() as db:
             db.execute(sql, (name, text.source, packed, time.time()))
             db.execute(

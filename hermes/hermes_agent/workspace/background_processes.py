@@ -35,8 +35,6 @@ from hermes_agent.workspace.sandbox.steering_guard import finish_abandoned, guar
 
 logger = logging.getLogger(__name__)
 
-SEGMENT_BYTES = 1_000_000
-"""Size of an output segment; the last one or two segments are kept."""
 MAX_RUNNING = 32
 MAX_KEPT = 64
 """Most ended processes that are kept; the oldest are removed first."""
@@ -81,6 +79,8 @@ class BackgroundProcesses:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self.segment_bytes = 1_000_000
+        """Size of an output segment; the last one or two segments of a process are kept."""
         self._known: dict[str, BackgroundProcess] = {}
         self._seen: dict[str, int] = {}
         self._found: set[str] = set()
@@ -118,7 +118,7 @@ class BackgroundProcesses:
             "tty": bool(more.get("tty")) and not start.has_tty,
             "directory": str(place),
             "mark": process_id,
-            "segment": SEGMENT_BYTES,
+            "segment": self.segment_bytes,
         }
         try:
             pid, keeper = _launch(request, start.env)

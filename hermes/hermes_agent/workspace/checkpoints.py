@@ -38,8 +38,6 @@ logger = logging.getLogger(__name__)
 REMEMBERED = 1_000
 """Most turns, and most folders without checkpoints, in memory."""
 """Number of locks for folders; two folders may share a lock."""
-SLACK = 10
-"""Number of checkpoints above `max_snapshots` at which the oldest are removed; packing takes time."""
 RESTORE_S = 600.0
 _SECRET = re.compile(
     r"\.env(\.(?!example|sample|template).*)?|.*\.(pem|key|p12|pfx|jks|keystore|kdbx)|id_(rsa|dsa|ecdsa|ed25519)"
@@ -70,6 +68,10 @@ class Checkpoints:
 
     def __init__(self, home: Path, places: PathRules, limits: CheckpointLimits, environ: Mapping[str, str]) -> None:
         self.limits = limits
+        self.slack = 10
+        """Number of checkpoints above `max_snapshots` at which the oldest are removed; packing takes time."""
+        self.most_files = 20_000
+        """Most files of a folder that is kept whole."""
         self._store = home / "checkpoints"
         self._places = places
         self._path = environ.get("PATH") or os.defpath
@@ -146,7 +148,7 @@ class Checkpoints:
             with shadow.locked():
                 checkpoint = shadow.commit(paths=paths, session=session, turn=turn, why=why)
                 listed = shadow.all()
-                if len(listed) > self.limits.max_snapshots + SLACK:
+                if len(listed) > self.limits.max_snapshots + self.slack:
                     shadow.drop(listed[self.limits.max_snapshots :])
                     shadow.pack()
                 return checkpoint
@@ -171,9 +173,12 @@ class Checkpoints:
         git = Git(shutil.which("git", path=self._path) or "git", str(self._store / name), folder, self._path)
         if limit_s:
             git.deadline = time.monotonic() + limit_s
-        most = int(self.limits.max_total_size_mb * 1e6)
         return ShadowRepository(
-            self._store / name, git, lambda path, status: self._kept_out(folder, path, status), most_bytes=most
+            self._store / name,
+            git,
+            lambda path, status: self._kept_out(folder, path, status),
+            most_bytes=int(self.limits.max_total_size_mb * 1e6),
+            most_files=self.most_files,
         )
 
     def _kept_out(self, folder: str, path: str, status: os.stat_result) -> bool:

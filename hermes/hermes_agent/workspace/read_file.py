@@ -57,6 +57,7 @@ def read_document(
     page: tuple[int, int, int],
     environ: Mapping[str, str],
     cancelled: Event,
+    limit_s: float = LIMIT_S,
 ) -> dict[str, Any]:
     """Return `content`, `unit`, and if they apply `total`, `next_offset`, `sheets`, `note`.
 
@@ -68,6 +69,7 @@ def read_document(
         page: the first unit, the number of units, and the number of characters.
         environ: the environment of the agent.
         cancelled: set when the turn is interrupted.
+        limit_s: seconds after which the reader is ended.
 
     Raises:
         ToolFailed: the text cannot be extracted; the message has the reason.
@@ -77,7 +79,7 @@ def read_document(
         raise ToolFailed(f"{shown} has {size:,} bytes: a document of over {most:,} is not read")
     offset, limit, chars = page
     request = {"kind": kind, "offset": offset, "limit": limit, "chars": chars}
-    found = _lines(_run(file, request, environ, cancelled))
+    found = _lines(_run(file, request, environ, cancelled, limit_s), limit_s)
     end = next((line["end"] for line in found if "end" in line), None)
     if end is None:
         raise ToolFailed(f"{shown} is a document, and its text cannot be extracted: {_reason(found)}")
@@ -102,7 +104,9 @@ def read_document(
     return result
 
 
-def _run(file: IO[bytes], request: Mapping[str, Any], environ: Mapping[str, str], cancelled: Event) -> CommandResult:
+def _run(
+    file: IO[bytes], request: Mapping[str, Any], environ: Mapping[str, str], cancelled: Event, limit_s: float
+) -> CommandResult:
     source = str(Path(hermes_agent.__file__).parents[1])
     places = [source, *(place for place in sys.path if place.startswith("/"))]  # never the working directory
     argv = [sys.executable, "-I", "-S", "-c", _START, json.dumps(places), json.dumps(request)]
@@ -111,7 +115,7 @@ def _run(file: IO[bytes], request: Mapping[str, Any], environ: Mapping[str, str]
             argv,
             cwd=Path("/"),
             env=tool_environment(environ),
-            timeout_s=LIMIT_S,
+            timeout_s=limit_s,
             output_limit_bytes=request["chars"] * 12 + 1_000_000,
             cancelled=cancelled,
             stdin=file.read() if isinstance(file, BytesIO) else file,
@@ -123,7 +127,7 @@ def _run(file: IO[bytes], request: Mapping[str, Any], environ: Mapping[str, str]
     return done
 
 
-def _lines(done: CommandResult) -> list[dict[str, Any]]:
+def _lines(done: CommandResult, limit_s: float) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     for line in done.output.splitlines():
         try:
@@ -133,7 +137,7 @@ def _lines(done: CommandResult) -> list[dict[str, Any]]:
         if isinstance(value, dict):
             lines.append(value)
     if done.timed_out or (done.exit_code and not lines):
-        lines = [{"error": f"it takes over {LIMIT_S:g} s, or too much memory"}]
+        lines = [{"error": f"it takes over {limit_s:g} s, or too much memory"}]
     return lines
 
 
@@ -254,10 +258,15 @@ class ReadFileTool:
         return tool_result(remote_files.listing_page(shown, listed, offset, limit, self.max_lines, self.max_chars))
 
     def _document(self, file: IO[bytes], path: str, kind: str, size: int, offset: int, limit: int) -> str:
-
-        shown, page = self.context.display_path(path), (offset, limit, self.max_chars)
+        shown = self.context.display_path(path)
         found = read_document(
-            file, kind, shown=shown, size=size, page=page, environ=self.environ, cancelled=self.context.cancelled()
+            file,
+            kind,
+            shown=shown,
+            size=size,
+            page=(offset, limit, self.max_chars),
+            environ=self.environ,
+            cancelled=self.context.cancelled(),
         )
         return tool_result({"path": shown, **found})
 

@@ -26,7 +26,6 @@ from hermes_agent.workspace.checkpoint_files import (
     RepositoryTooLarge,
 )
 
-MOST_FILES = 20_000
 MOST_LIST_BYTES = 8_000_000
 MOST_NAMED = 1_000
 """Most files that a checkpoint names as left out or private; with more private files, all count as private."""
@@ -72,15 +71,23 @@ class ShadowRepository:
     Args:
         repository: its directory; made when missing.
         kept_out: returns whether to leave out a file, by its path below the folder and its status.
+        most_bytes: size of the files above which no checkpoint is made.
+        most_files: number of files above which no checkpoint of the whole folder is made.
     """
 
     def __init__(
-        self, repository: Path, git: Git, kept_out: Callable[[str, os.stat_result], bool], *, most_bytes: int
+        self,
+        repository: Path,
+        git: Git,
+        kept_out: Callable[[str, os.stat_result], bool],
+        *,
+        most_bytes: int,
+        most_files: int,
     ) -> None:
         self.repository = repository
         self.git = git
         self._kept_out = kept_out
-        self._most_bytes = most_bytes
+        self._most_bytes, self._most_files = most_bytes, most_files
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -160,8 +167,9 @@ class ShadowRepository:
                     waiting.append(f"{below}{name}")
                 else:
                     found.append(f"{below}{name}")
-            if len(found) > MOST_FILES or len(listed) >= MOST_LIST_BYTES or len(waiting) > MOST_NESTED:
-                raise RepositoryTooLarge(f"{self.git.folder} has over {MOST_FILES:,} files: too many for a checkpoint")
+            if len(found) > self._most_files or len(listed) >= MOST_LIST_BYTES or len(waiting) > MOST_NESTED:
+                text = f"{self.git.folder} has over {self._most_files:,} files: too many for a checkpoint"
+                raise RepositoryTooLarge(text)
         return found
 
     def _commit(self, tree: str, about: dict[str, object]) -> Checkpoint:

@@ -23,8 +23,7 @@ import pytest
 
 from hermes_agent.policy import Refusal
 from hermes_agent.workspace.egress import broker, destinations, namespace_process
-from hermes_agent.workspace.egress import broker as broker_module
-from hermes_agent.workspace.egress.broker import BadHead, parse_head
+from hermes_agent.workspace.egress.broker import BadHead, BrokerLimits, parse_head
 from hermes_agent.workspace.task_shells import TaskShells
 
 FULL = pytest.mark.skipif(not os.environ.get("HERMES_ATTACK_FULL"), reason="`make attack` runs it")
@@ -111,6 +110,10 @@ def networked(place_with) -> Callable[..., object]:
         return place
 
     return make
+
+
+def networks_of(place):
+    return place.registry.get("terminal").handler.loaded.shells.networks
 
 
 def client(place, kind: str, host: str, port: int, said: str = "") -> str:
@@ -221,12 +224,12 @@ def test_a_port_that_a_command_has_itself_is_named_in_the_result(networked, serv
 
 
 @pytest.mark.attack("egress")
-def test_a_command_opens_a_bounded_number_of_ports(networked, monkeypatch, attempt):
-    monkeypatch.setattr(broker_module, "MOST_FURTHER", 3)
+def test_a_command_opens_a_bounded_number_of_ports(networked, attempt):
     place = networked("hosts", "*.evil.example:8001", "*.evil.example:8002")
+    networks_of(place).limits = BrokerLimits(further_ports=3)
     names = "; ".join(f"getent hosts n{number}.evil.example" for number in range(4))
     place.call("terminal", command=names)
-    (network,) = place.registry.get("terminal").handler.loaded.shells.networks._known.values()
+    (network,) = networks_of(place)._known.values()
     attempt(len(network.broker._further) == 3, str(network.broker._further))
 
 
@@ -439,11 +442,10 @@ def test_a_refusal_names_the_host_and_the_setting(networked):
 
 
 @pytest.mark.attack("egress", at="bubblewrap")
-def test_half_sent_heads_and_too_many_connections_end(networked, server, resolving, monkeypatch, attempt):
-    monkeypatch.setattr(broker_module, "HEAD_S", 1.0)
-    monkeypatch.setattr(broker_module, "MOST_PER_SECOND", 1000)  # a flood is another test
+def test_half_sent_heads_and_too_many_connections_end(networked, server, resolving, attempt):
     resolving["site.example"] = ["127.0.0.1"]
     place = networked("hosts", f"site.example:{server.port}", "127.0.0.0/8:*")
+    networks_of(place).limits = BrokerLimits(head_s=1.0, connections_per_s=1000)  # a flood is another test
     (place.cwd / "flood.py").write_text(
         "import socket\nopen_ = []\n"
         "for _ in range(200):\n s = socket.create_connection(('198.18.0.1', 80)); open_.append(s)\n"
@@ -531,14 +533,12 @@ def test_nothing_is_left_open(networked, server, resolving):
     assert len(os.listdir("/proc/self/fd")) <= len(before) + 1 and threading.active_count() <= threads
 
 
-def test_the_network_that_was_used_longest_ago_is_let_go_of(networked, monkeypatch):
-    from hermes_agent.workspace.egress import networks as module
-
-    monkeypatch.setattr(module, "MOST_NETWORKS", 2)
+def test_the_network_that_was_used_longest_ago_is_let_go_of(networked):
     place = networked("on")
+    networks_of(place).most = 2
     for session in ("a", "b", "c", "a"):
         assert json.loads(place.outcome("terminal", {"command": "true"}, session=session).result)["exit_code"] == 0
-    assert list(place.registry.get("terminal").handler.loaded.shells.networks._known) == ["c", "a"]
+    assert list(networks_of(place)._known) == ["c", "a"]
 
 
 def test_where_no_namespace_can_be_made_commands_run_without_a_network(place_with, tmp_path, caplog):
@@ -659,10 +659,9 @@ def test_a_command_does_not_wear_the_user_down(networked, attempt):
 
 
 @pytest.mark.attack("egress", at="bubblewrap")
-def test_all_sessions_together_have_a_bounded_number_of_connections(networked, monkeypatch, attempt):
-    monkeypatch.setattr(broker_module, "MOST_ALTOGETHER", 3)
-    monkeypatch.setattr(broker_module, "HEAD_S", 2.0)
+def test_all_sessions_together_have_a_bounded_number_of_connections(networked, attempt):
     place = networked("on")
+    networks_of(place).limits = BrokerLimits(all_connections=3, head_s=2.0)
     (place.cwd / "hold.py").write_text(
         "import socket, time\nheld = [socket.create_connection(('198.18.0.1', 80)) for _ in range(6)]\n"
         "time.sleep(0.5)\nended = 0\n"

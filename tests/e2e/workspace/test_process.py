@@ -14,7 +14,6 @@ import pytest
 from hermes_agent.adapters.adapter_state import get_process_start_time
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.untrusted import mark_untrusted, split_marked
-from hermes_agent.workspace import background_processes
 from hermes_agent.workspace.background_processes import BackgroundProcesses
 from hermes_agent.workspace.process_tool import ProcessWatcher
 
@@ -111,8 +110,8 @@ def test_what_it_left_running_ends_with_it(workplace):
     assert subprocess.run(["pgrep", "-f", "^sleep 4811"], capture_output=True).stdout == b""
 
 
-def test_of_endless_output_the_end_is_kept(workplace, monkeypatch):
-    monkeypatch.setattr(background_processes, "SEGMENT_BYTES", 50_000)
+def test_of_endless_output_the_end_is_kept(workplace):
+    processes_of(workplace).segment_bytes = 50_000
     name = begin(workplace, "yes | head -c 1000000; echo last; sleep 100")
     process = processes_of(workplace).get(name, workplace.task)
     for _ in range(500):

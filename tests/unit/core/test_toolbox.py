@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -45,6 +45,25 @@ def test_a_text_is_shortened_to_the_limit() -> None:
     assert shorten("1234567890", 7, keep="ends", mark="...") == "12...90"
     assert shorten("1234567890", 4, keep="ends") == "12…0"
     assert all(len(shorten("x" * 20, limit, mark=" […] ")) == limit for limit in range(20))
+
+
+@pytest.mark.parametrize("keep", ["start", "ends"])
+@pytest.mark.parametrize("mark", ["…", "", " […] "])
+def test_a_shortened_text_has_whole_pieces_of_the_original_around_the_mark(
+    keep: Literal["start", "ends"], mark: str
+) -> None:
+    text = "".join(chr(0x1F600 + n) for n in range(40))
+    for limit in range(len(mark), 40):
+        room = limit - len(mark)
+        tail = room // 2 if keep == "ends" else 0
+        expected = text[: room - tail] + mark + text[40 - tail :] if tail else text[:room] + mark
+        assert shorten(text, limit, keep=keep, mark=mark) == expected
+    assert shorten(text, 40, keep=keep, mark=mark) == text
+
+
+def test_a_limit_without_room_for_the_mark_leaves_a_part_of_the_mark() -> None:
+    assert [shorten("12345", limit, mark="...") for limit in (0, 1, 2, 3)] == ["", ".", "..", "..."]
+    assert shorten("", 0) == ""
 
 
 def test_what_would_hide_a_part_of_a_text_is_written_out() -> None:

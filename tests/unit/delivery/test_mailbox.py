@@ -12,7 +12,6 @@ from hermes_agent.delivery import (
     ReplyTarget,
     SendOutcome,
     StaleClaim,
-    mailbox,
     outbox,
 )
 from hermes_agent.delivery.outbox import MAX_ATTEMPTS
@@ -265,8 +264,7 @@ def test_a_repeat_counts_from_its_beginning_and_after_a_power_cut_from_before_it
     path, monkeypatch, done, boots, repeated
 ):
     boot = iter(boots)
-    monkeypatch.setattr(mailbox, "boot_id", lambda: next(boot))
-    box = Mailbox(path)
+    box = Mailbox(path, read_boot_id=lambda: next(boot))
     box.acquire()
     box.enqueue(reply("1"), 0)
     box.record_outcome(box.claim_part(ROOM, 0), SendOutcome.unknown("timeout"), 0)
@@ -278,7 +276,7 @@ def test_a_repeat_counts_from_its_beginning_and_after_a_power_cut_from_before_it
     elif done == "begun":
         box.begin_sending(part)
     box.close()
-    box = Mailbox(path)
+    box = Mailbox(path, read_boot_id=lambda: next(boot))
     box.acquire()
 
     part = box.claim_part(ROOM, 0)

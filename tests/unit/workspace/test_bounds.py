@@ -191,7 +191,7 @@ def test_groups_are_gone_when_their_command_has_ended(held: Place, monkeypatch: 
     until(lambda: not [group for group in groups() if group.endswith(tuple(tokens))])  # other processes have theirs
 
 
-def test_a_group_that_a_former_agent_left_is_removed(held: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_that_a_former_agent_left_is_removed(held: Place) -> None:
     cgroup = held.backend.bounds._cgroup  # type: ignore[attr-defined]
     if cgroup.problem or held.backend.bounds._scope.is_effective:  # type: ignore[attr-defined]
         pytest.skip(f"control groups are not used here: {cgroup.problem}")
@@ -199,7 +199,7 @@ def test_a_group_that_a_former_agent_left_is_removed(held: Place, monkeypatch: p
     sleeping, used = cgroup.wrap(["sleep", "60"])
     process = subprocess.Popen(sleeping)
     until(lambda: bool((used[0] / INNER / "cgroup.procs").read_text()))
-    monkeypatch.setattr("hermes_agent.workspace.sandbox.limits.ABANDONED_S", 0.0)
+    cgroup.abandoned_s = 0.0
     until(lambda: left[0].stat().st_mtime < time.time())
     held("true")
     assert not left[0].exists() and used[0].exists(), "one with a process stays"

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from attack.racing import exchanging
-from hermes_agent.workspace import checkpoints
 from hermes_agent.workspace.checkpoints import CheckpointLimits, Checkpoints, GitError
 from hermes_agent.workspace.paths import PathRules
 
@@ -292,8 +291,8 @@ def test_of_a_home_directory_and_of_what_is_outside_the_file_alone_is_kept(kept,
     assert (tmp_path / "elsewhere").read_text() == "old"
 
 
-def test_a_folder_with_too_much_in_it_keeps_the_file_alone_and_is_asked_once(kept, monkeypatch, caplog):
-    monkeypatch.setattr("hermes_agent.workspace.shadow_repository.MOST_FILES", 3)
+def test_a_folder_with_too_much_in_it_keeps_the_file_alone_and_is_asked_once(kept, caplog):
+    kept.checkpoints.most_files = 3
     for number in range(5):
         (kept.cwd / str(number)).write_text("old")
     kept.before("1")
@@ -370,9 +369,9 @@ def test_conversations_side_by_side_each_have_theirs(kept):
     assert {one.turn for one in kept.checkpoints.all()} == {f"t{number}" for number in range(6)}
 
 
-def test_the_oldest_go_when_there_are_too_many_too_old_or_too_large(kept, monkeypatch):
+def test_the_oldest_go_when_there_are_too_many_too_old_or_too_large(kept):
     kept.checkpoints.limits = kept.limits._replace(max_snapshots=3)
-    monkeypatch.setattr(checkpoints, "SLACK", 1)
+    kept.checkpoints.slack = 1
     for number in range(5):
         (kept.cwd / "a").write_text(str(number))
         kept.before("a")

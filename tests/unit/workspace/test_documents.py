@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
+import threading
 import zipfile
 import zlib
 
@@ -13,8 +15,10 @@ import pytest
 from builtin_context import context_of
 from contracts.terminal_places import program
 from hermes_agent import config
+from hermes_agent.core.errors import ToolFailed
 from hermes_agent.tools import ToolRegistry
-from hermes_agent.workspace import feature, read_file
+from hermes_agent.workspace import feature
+from hermes_agent.workspace.read_file import read_document
 
 docx = pytest.importorskip("docx")
 openpyxl = pytest.importorskip("openpyxl")
@@ -267,12 +271,13 @@ def test_entities_that_multiply_are_not_resolved(workplace):
     assert len(workplace.outcome("read_file", {"path": "a.odt"}).result) < 1_000
 
 
-def test_a_reader_that_does_not_end_is_ended(workplace, monkeypatch):
-    monkeypatch.setattr(read_file, "LIMIT_S", 0.2)
+def test_a_reader_that_does_not_end_is_ended():
     loop = b"BT /F1 12 Tf " + b"1 0 0 1 0 0 Tm (x) Tj\n" * 3_000_000
-    (workplace.cwd / "a.pdf").write_bytes(pdf("x", content=zlib.compress(loop)))
+    data = pdf("x", content=zlib.compress(loop))
+    more = {"environ": os.environ, "cancelled": threading.Event(), "limit_s": 0.2}
 
-    assert "takes over 0.2 s" in workplace.call("read_file", path="a.pdf")["error"]
+    with pytest.raises(ToolFailed, match=r"^a\.pdf is a document, .*takes over 0\.2 s"):
+        read_document(io.BytesIO(data), "pdf", shown="a.pdf", size=len(data), page=(1, 9, 999), **more)
 
 
 def test_an_interrupt_ends_the_reader(workplace):

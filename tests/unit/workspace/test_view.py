@@ -192,19 +192,20 @@ def test_for_root_what_other_users_may_not_read_is_not_there(boxed, attempt):
             attempt("content" not in boxed.outcome("read_file", {"path": path}).result, f"read_file {path}")
 
 
-def test_the_list_of_protected_files_follows_the_directories(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_rules, "_BASES", {str(tmp_path): 2})
+def test_the_list_of_protected_files_follows_the_directories(tmp_path):
     tmp_path.chmod(0o755)
     (tmp_path / "open").write_text("")
     (tmp_path / "open").chmod(0o644)
     (tmp_path / "deep" / "er").mkdir(parents=True)
-    listed = Protected()
+    bases = {str(tmp_path): 2}
+    listed = Protected(bases)
     assert listed.paths() == ()
     for name in ("key", "deep/key", "deep/er/key"):
         (tmp_path / name).write_text("")
         (tmp_path / name).chmod(0o600)
     assert sorted(listed.paths()) == [f"{tmp_path}/deep/key", f"{tmp_path}/key"]
-    assert not file_rules.others_may_read(f"{tmp_path}/key") and file_rules.others_may_read(f"{tmp_path}/open")
+    assert not file_rules.others_may_read(f"{tmp_path}/key", bases)
+    assert file_rules.others_may_read(f"{tmp_path}/open", bases)
 
 
 GITCONFIG = """

@@ -197,17 +197,28 @@ def _read_name(data: bytes, at: int) -> tuple[str, int]:
     return ".".join(labels), at + 1
 
 
-MOST_CONNECTIONS = 64
-"""Most open connections of one network; further ones are closed."""
-MOST_ALTOGETHER = 512
-"""Most open connections of all networks."""
-HEAD_S = 10.0
-"""Seconds in which a program must send the head of its request."""
 CONNECT_S = 20.0
-MOST_FURTHER = 32
-"""Most pairs of host and port besides 22, 80 and 443 that are reached without a proxy, in one network."""
-MOST_PER_SECOND, MOST_QUERIES = 50, 500
-"""Most connections and DNS queries per second in one network; further ones wait."""
+
+
+class BrokerLimits(NamedTuple):
+    """What the commands of a network may use of a broker."""
+
+    connections: int = 64
+    """Most open connections of one network; further ones are closed."""
+    all_connections: int = 512
+    """Most open connections of all networks."""
+    head_s: float = 10.0
+    """Seconds in which a program must send the head of its request."""
+    further_ports: int = 32
+    """Most pairs of host and port besides 22, 80 and 443 that are reached without a proxy, in one network."""
+    connections_per_s: int = 50
+    """Most connections per second in one network; further ones wait."""
+    queries_per_s: int = 500
+    """Most DNS queries per second in one network; further ones wait."""
+
+
+LIMITS = BrokerLimits()
+"""The limits of each broker where the caller names none."""
 
 
 class Broker:
@@ -219,6 +230,7 @@ class Broker:
         policy: decides about destinations.
         work: returns the tool call for which commands run, and whether it is still running.
         listen: opens a further listening socket, called in a worker; None if none can be opened.
+        limits: what commands may use.
     """
 
     def __init__(
@@ -228,8 +240,10 @@ class Broker:
         policy: ConnectionPolicy,
         work: Callable[[], tuple[NetworkCall | None, bool]],
         listen: Callable[[str, int], socket.socket] | None = None,
+        *,
+        limits: BrokerLimits = LIMITS,
     ) -> None:
-        self._listen = listen
+        self._listen, self._limits = listen, limits
         self._unanswered: list[str] = []
         """Names of queries that are not answered yet."""
         self._further: dict[tuple[str, int], socket.socket | None] = {}
@@ -239,7 +253,7 @@ class Broker:
         self._names = NameTable(self._name_refusal)
         self._tasks: list[asyncio.Task[None]] = []
         self._open: set[asyncio.Task[None]] = set()
-        self._pace = RateLimit(MOST_PER_SECOND)
+        self._pace = RateLimit(limits.connections_per_s)
 
     async def open(self) -> None:
         """Start to accept connections and DNS queries."""
@@ -268,7 +282,8 @@ class Broker:
                 logger.warning("network: connection not accepted: %s", exc)
                 await asyncio.sleep(1)
                 continue
-            if len(self._open) >= MOST_CONNECTIONS or self._policy.connections >= MOST_ALTOGETHER:
+            limits = self._limits
+            if len(self._open) >= limits.connections or self._policy.connections >= limits.all_connections:
                 connection.close()
             else:
                 self._policy.connections += 1
@@ -283,7 +298,7 @@ class Broker:
 
     async def _answer_queries(self, dns: socket.socket) -> None:
         """Answer DNS queries."""
-        loop, pace = asyncio.get_running_loop(), RateLimit(MOST_QUERIES)
+        loop, pace = asyncio.get_running_loop(), RateLimit(self._limits.queries_per_s)
         while True:
             try:
                 question, sender = await loop.sock_recvfrom(dns, 4096)
@@ -315,7 +330,7 @@ class Broker:
                 (host, port) in self._further
                 or address is None
                 or self._listen is None
-                or len(self._further) >= MOST_FURTHER
+                or len(self._further) >= self._limits.further_ports
             ):
                 continue
             self._further[host, port] = None
@@ -347,7 +362,7 @@ class Broker:
 
     async def _as_proxy(self, command: Ends) -> None:
         try:
-            async with asyncio.timeout(HEAD_S):
+            async with asyncio.timeout(self._limits.head_s):
                 head = parse_head(await command[0].readuntil(b"\r\n\r\n"))
         except BadHead as exc:
             command[1].write(proxy_answer("400 Bad Request", str(exc)))

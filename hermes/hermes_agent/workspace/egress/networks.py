@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hermes_agent.policy.network import HostTables, Mode
 from hermes_agent.system.unit_network import PORT
-from hermes_agent.workspace.egress.broker import Broker
+from hermes_agent.workspace.egress.broker import LIMITS, Broker, BrokerLimits
 from hermes_agent.workspace.egress.destinations import ConnectionPolicy, NetworkCall
 from hermes_agent.workspace.egress.namespace_process import FAKE, PORTS
 from hermes_agent.workspace.egress.units import NetworkUnits
@@ -136,7 +136,6 @@ def _run_helper(begin: list[str], words: list[str], most: int, keep: Sequence[in
 
 
 MOST_NETWORKS = 64
-"""Most open networks; the least recently used one is closed."""
 RETRY_S = 60.0
 """Seconds after a failure in which no network is made."""
 CLOSE_S = 5.0
@@ -182,10 +181,21 @@ class Networks:
         tables: the table of hosts.
         bridge: through which users are asked.
         path: the PATH for programs.
+        limits: what the commands of each network may use.
+        most: most open networks; the least recently used one is closed.
     """
 
-    def __init__(self, mode: Mode, tables: HostTables, bridge: Bridge, *, path: str | None = None) -> None:
-        self.mode = mode
+    def __init__(
+        self,
+        mode: Mode,
+        tables: HostTables,
+        bridge: Bridge,
+        *,
+        path: str | None = None,
+        limits: BrokerLimits = LIMITS,
+        most: int = MOST_NETWORKS,
+    ) -> None:
+        self.mode, self.limits, self.most = mode, limits, most
         self._policy = ConnectionPolicy(mode, tables, bridge)
         self._bridge, self._path = bridge, path
         self._lock = threading.Lock()
@@ -311,7 +321,9 @@ class Networks:
         if self.mode != "off":
             loop = self._running_loop()
             space = network.namespace
-            network.broker = Broker(space.listening, space.names, self._policy, network.work, space.listen)
+            network.broker = Broker(
+                space.listening, space.names, self._policy, network.work, space.listen, limits=self.limits
+            )
             try:
                 loop.run(network.broker.open(), timeout_s=CLOSE_S)
             except BaseException:
@@ -321,7 +333,7 @@ class Networks:
 
     def _pop_idle(self) -> list[_Network]:
         idle = [key for key in self._known if key not in self._begun]
-        return [self._known.pop(key) for key in idle[: max(len(self._known) - MOST_NETWORKS, 0)]]
+        return [self._known.pop(key) for key in idle[: max(len(self._known) - self.most, 0)]]
 
     def _end(self, network: _Network, loop: LoopThread | None = None) -> None:
         loop = loop or self._loop

@@ -21,7 +21,7 @@ import re
 import stat
 import subprocess
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 
@@ -81,9 +81,9 @@ _BASES = {"/etc": 99, "/usr/local/etc": 99, "/var/log": 99, "/opt": 3}
 """Directories with secrets of services, and the depth of the search in each."""
 
 
-def others_may_read(path: str) -> bool:
+def others_may_read(path: str, bases: Mapping[str, int] = _BASES) -> bool:
     """Return whether every user may read a path in these directories; True for other and missing paths."""
-    base = next((base for base in _BASES if is_inside(path, base)), None)
+    base = next((base for base in bases if is_inside(path, base)), None)
     if base is None:
         return True
     places = [base]
@@ -102,9 +102,14 @@ def _is_closed(mode: int) -> bool:
 
 
 class Protected:
-    """The secrets of services; listed again after a change of a directory, but not after a `chmod`."""
+    """The secrets of services; listed again after a change of a directory, but not after a `chmod`.
 
-    def __init__(self) -> None:
+    Args:
+        bases: directories with secrets of services, and the depth of the search in each.
+    """
+
+    def __init__(self, bases: Mapping[str, int] = _BASES) -> None:
+        self._bases = bases
         self._lock = threading.Lock()
         self._directories: dict[str, int] = {}
         self._found: tuple[str, ...] = ()
@@ -114,7 +119,7 @@ class Protected:
         with self._lock:
             if not self._directories or any(_change_time(path) != time for path, time in self._directories.items()):
                 self._directories = {}
-                self._found = tuple(path for base, depth in _BASES.items() for path in self._below(base, depth))
+                self._found = tuple(path for base, depth in self._bases.items() for path in self._below(base, depth))
             return self._found
 
     def _below(self, directory: str, depth: int) -> list[str]:

@@ -32,8 +32,6 @@ from hermes_agent.workspace.sandbox.sandbox import Probed, run_probe
 INNER = "c"
 LEAF = "agent"
 """Child group for the agent itself: a group with limited children must have no processes."""
-ABANDONED_S = 60.0
-"""Age in seconds from which an empty group counts as abandoned."""
 OF_SWAP = ("memory.memsw.limit_in_bytes", "memory.swap.max")
 """Files that not every kernel has, because it does not count swap."""
 EVENTS = {
@@ -67,6 +65,8 @@ class Cgroup(Probed):
         self._memory, self._processes, self._proc = memory_mb << 20, processes, proc
         super().__init__()
         self._places: list[_Place] = []
+        self.abandoned_s = 60.0
+        """Age of a group from which it is removed when it has no process."""
 
     def wrap(self, argv: Sequence[str]) -> tuple[list[str], list[Path]]:
         """Return a program that runs `argv` in a new group, and the groups to `remove` after its end.
@@ -109,7 +109,7 @@ class Cgroup(Probed):
         for place in self._places:
             for group in place.base.glob(f"{SCOPE}*"):
                 with contextlib.suppress(OSError):
-                    if time.time() - group.stat().st_ctime > ABANDONED_S:
+                    if time.time() - group.stat().st_ctime > self.abandoned_s:
                         self.remove([group], wait_s=0)  # the kernel refuses it for a group with processes
 
     def probe(self) -> str:

@@ -294,9 +294,8 @@ def test_a_new_folder_stands_for_its_files_and_an_old_one_does_not(tmp_path: Pat
     assert find_changed(["/", "/proc", "/usr"], since) == []
 
 
-def test_files_without_text_push_out_no_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes_agent.policy.taint_store.MOST_FILES", 5)
-    keeping = TaintStore(tmp_path / "state.db")
+def test_files_without_text_push_out_no_texts(tmp_path: Path) -> None:
+    keeping = TaintStore(tmp_path / "state.db", most_files=5)
     things = TaintedItems(keeping)
     things.mark("/a/note", TrackedText("a page", "four words of it"))
     for number in range(20):
