@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -174,7 +175,12 @@ def writes_tool_calls(found: LocalModelAvailability, form: str) -> bool:
     if not found.own_file or not found.weights or found.path.stat().st_size < SMALLEST_WITH_OWN_CALLS:
         return False
     metadata = _read_metadata(found.path)
-    return metadata is not None and metadata.writes_tool_calls
+    # a template may render calls and describe no tools (DeepSeek-R1's distillations): the model would not know them
+    return (
+        metadata is not None
+        and metadata.writes_tool_calls
+        and re.search(r"\btools\b", metadata.chat_template) is not None
+    )
 
 
 def system_place(found: LocalModelAvailability) -> SystemPlace:

@@ -6,8 +6,10 @@ tools, and reads the calls of the model in the form of its family (Qwen, Llama, 
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +33,7 @@ def fit_request(request: ModelRequest, context_length: int, mask_message: Callab
     Raises:
         ContextTooLong: system prompt, tools and the last turn alone do not fit.
     """
-    messages = [mask_message(message) for message in request.messages]
+    messages = list(_as_templates_take([mask_message(message) for message in request.messages]))
     wanted = request.max_tokens or context_length // ANSWER_SHARE
     max_tokens = min(wanted, context_length // 2)
     room = context_length - max_tokens - len(json.dumps(list(request.tools))) // CHARS_PER_TOKEN
@@ -51,6 +53,65 @@ def fit_request(request: ModelRequest, context_length: int, mask_message: Callab
             hint="Ask with less text, or raise `model.local.context_length`.",
         )
     return replace(request, messages=[*head, *kept], max_tokens=max_tokens)
+
+
+def _as_templates_take(messages: Sequence[Message]) -> Iterator[Message]:
+    """Yield the conversation in the form that the templates of all families take.
+
+    One system message before all others; users and assistant take turns; a message has one call, whose id has nine
+    letters. Llama's templates refuse two calls in a message, Mistral's the rest.
+    """
+    if head := "\n\n".join(m.text for m in messages if m.role == "system"):
+        yield Message("system", head)
+    held: Message | None = None  # a text, which the next message of its role continues
+    before = ""
+    for message in _with_single_calls([m for m in messages if m.role != "system"]):
+        is_text = message.role != "tool" and not message.tool_calls
+        if held is not None and is_text and message.role == held.role:
+            held = replace(held, content=_joined(held, message))
+            continue
+        if held is not None:
+            yield held
+        if before == "tool" and message.role == "user":  # that turn was interrupted before its answer
+            yield Message("assistant", "…")
+        held, before = (message, message.role) if is_text else (None, message.role)
+        if not is_text:
+            yield message
+    if held is not None:
+        yield held
+
+
+def _with_single_calls(messages: Sequence[Message]) -> Iterator[Message]:
+    at = 0
+    while at < len(messages):
+        message, at = messages[at], at + 1
+        if not message.tool_calls:
+            yield message
+            continue
+        results: dict[str, Message] = {}
+        while at < len(messages) and messages[at].role == "tool":
+            results[messages[at].tool_call_id], at = messages[at], at + 1
+        for number, call in enumerate(message.tool_calls):
+            short = _short_id(call.id)
+            content = message.content if number == 0 else ""
+            yield replace(message, content=content, tool_calls=(replace(call, id=short),))
+            if (result := results.get(call.id)) is not None:
+                yield replace(result, tool_call_id=short)
+
+
+def _joined(first: Message, second: Message) -> Any:
+    if isinstance(first.content, str) and isinstance(second.content, str):
+        return f"{first.content}\n\n{second.content}"
+    return [*_content_parts(first), *_content_parts(second)]
+
+
+def _content_parts(message: Message) -> list[Any]:
+    content = message.content
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _short_id(given: str) -> str:
+    return given if re.fullmatch("[A-Za-z0-9]{9}", given) else hashlib.sha256(given.encode()).hexdigest()[:9]
 
 
 def _turns(messages: Sequence[Message]) -> list[list[Message]]:

@@ -20,7 +20,16 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, Notice, ToolCall
 from hermes_agent.host import Host
 from hermes_agent.policy import NoApprover
-from local_model import PLUGIN, GgufError, LocalModelClient, LocalServerSettings, format_bytes, read_metadata, services
+from local_model import (
+    PLUGIN,
+    GgufError,
+    LocalModelClient,
+    LocalServerSettings,
+    fit_request,
+    format_bytes,
+    read_metadata,
+    services,
+)
 from tiny_gguf import write_gguf
 from waiting import wait_for_end
 
@@ -80,6 +89,16 @@ GEMMA = (
     "<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n{{ m.content }}<end_of_turn>\n{% endfor %}"
     "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
 )
+STRICT = (
+    "{%- for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('One system message') }}"
+    "{% endif %}{% if m.tool_calls and m.tool_calls | length > 1 %}{{ raise_exception('One call') }}{% endif %}"
+    "{% for c in m.tool_calls or [] %}{% if c.id | length != 9 %}{{ raise_exception('Nine letters') }}{% endif %}"
+    "{% endfor %}{% if m.role == 'tool' and m.tool_call_id | length != 9 %}{{ raise_exception('Nine letters') }}"
+    "{% endif %}{% endfor %}{%- set ns = namespace(at=0) %}{%- for m in messages %}"
+    "{% if m.role in ('user', 'assistant') and not m.tool_calls %}{% if (m.role == 'user') != (ns.at % 2 == 0) %}"
+    "{{ raise_exception('Roles must alternate') }}{% endif %}{% set ns.at = ns.at + 1 %}{% endif %}{% endfor %}" + QWEN
+)
+"""It refuses what the published templates of Llama and Mistral refuse."""
 ARGUMENTS = '{"colour": "red"}'
 FAMILIES = {
     "qwen": (QWEN, f'<tool_call>\n{{"name": "paint", "arguments": {ARGUMENTS}}}\n</tool_call>'),
@@ -132,6 +151,36 @@ async def test_a_call_in_the_form_of_the_family_becomes_a_tool_call(family: str,
         assert again.message.tool_calls, again
     finally:
         await client.aclose()
+
+
+@needs_runtime
+async def test_a_template_that_refuses_much_takes_a_conversation_of_another_model(tmp_path: Path) -> None:
+    client = client_of(write_gguf(tmp_path / "m.gguf", STRICT, "Good day."), tool_calls="template")
+    ids = ("call_1", "toolu_01A09q90qw90lq917835lq9")
+    made = Message("assistant", "", tuple(ToolCall(each, "paint", ARGUMENTS) for each in ids))
+    told = [Message("tool", "done", tool_call_id=each, tool_name="paint") for each in reversed(ids)]
+    interrupted = [QUESTION, made, *told, Message("user", "Stop"), Message("user", "Now blue")]
+    answered = [Message("assistant", "Blue it is."), Message("system", "It is Tuesday."), Message("user", "Thanks")]
+    try:
+        answer = await ask(client, Message("system", "Be brief."), *interrupted, *answered, tools=[PAINT])
+        assert answer.message.text == "Good day."
+    finally:
+        await client.aclose()
+
+
+def test_each_call_is_followed_by_its_result_and_nothing_of_a_conversation_is_lost() -> None:
+    calls = (ToolCall("call_1", "paint", ARGUMENTS), ToolCall("a1b2c3d4e", "paint", '{"colour": "blue"}'))
+    results = [Message("tool", f"of {call.id}", tool_call_id=call.id) for call in reversed(calls)]
+    picture = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]
+    given = [Message("system", "A"), QUESTION, Message("assistant", "I paint.", calls), *results]
+    given += [Message("user", "Look"), Message("user", picture), Message("system", "B")]
+    taken = fit_request(ModelRequest("m", given), 8192, lambda message: message).messages
+    assert [message.role for message in taken] == ["system", "user", *["assistant", "tool"] * 2, "assistant", "user"]
+    assert taken[0].text == "A\n\nB"
+    assert [message.text for message in taken[2:6]] == ["I paint.", "of call_1", "", "of a1b2c3d4e"]
+    assert [m.tool_calls[0].id for m in taken[2:6:2]] == [m.tool_call_id for m in taken[3:6:2]]
+    assert taken[4].tool_calls[0].id == "a1b2c3d4e"
+    assert taken[7].content == [{"type": "text", "text": "Look"}, *picture]
 
 
 @needs_runtime
@@ -195,8 +244,10 @@ def test_by_itself_a_large_file_with_tools_in_its_template_calls_them_by_the_tem
     os.truncate(path, 1_600_000_000)  # sparse
     assert client_of(path)._settings.writes_tool_calls
     assert not client_of(path, tool_calls="grammar")._settings.writes_tool_calls
-    os.truncate(write_gguf(tmp_path / "g.gguf", GEMMA), 1_600_000_000)
-    assert not client_of(tmp_path / "g.gguf")._settings.writes_tool_calls
+    without_tools = DEEPSEEK.partition("{% endfor %}{% endif %}")[2]  # it writes calls, and describes no tool
+    for template in (GEMMA, without_tools):
+        os.truncate(write_gguf(tmp_path / "g.gguf", template), 1_600_000_000)
+        assert not client_of(tmp_path / "g.gguf")._settings.writes_tool_calls
 
 
 def test_the_whole_context_of_the_model_is_used_unless_the_config_sets_another(tmp_path: Path) -> None:
