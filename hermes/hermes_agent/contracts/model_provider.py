@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ __all__ = [
     "MODEL_PROVIDER",
     "NotSignedIn",
     "OMIT_TEMPERATURE",
+    "PooledCredential",
     "ProviderProfile",
     "TASK_DEFAULTS",
     "UnsignedRequest",
@@ -81,6 +82,26 @@ class NotSignedIn(Exception):
 
 
 @dataclass
+class PooledCredential:
+    """A sign-in at a provider, as a plugin's `auth_handler` stores it and `refresh_credential` reads it."""
+
+    provider: str
+    id: str = ""
+    label: str = ""
+    auth_type: str = "oauth"
+    priority: int = 0
+    source: str = ""
+    access_token: str = ""
+    refresh_token: str | None = None
+    base_url: str | None = None
+    expires_at: float | str | None = None
+    """End of the token, in seconds since the epoch; `expires_at_ms` goes before it."""
+    expires_at_ms: int | None = None
+    last_refresh: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
 class ProviderProfile:
     """Profile of a model provider. Attributes that upstream does not have are marked as extensions."""
 
@@ -133,6 +154,12 @@ class ProviderProfile:
     """Types of `response_format` that the provider lacks (`json_schema`, `json_object`): left out, with a notice.
 
     The other fields from `supports_prompt_cache_key` on are upstream's of 0.23, kept for plugins (`WITHOUT_EFFECT`)."""
+    auth_handler: Callable[[str, Any], bool] | None = None
+    """Called by `hermes auth login` with `add` and the arguments (`provider`, `label`, `no_browser`).
+
+    It stores the sign-in with `agent.credential_pool.load_pool(provider).add_entry(...)` and returns True."""
+    refresh_credential: Callable[[PooledCredential], Mapping[str, Any]] | None = None
+    """Called with a sign-in that ends; returns its new `access_token`, `refresh_token` and `expires_at_ms`."""
     default_model: str = ""
     """Extension: the default model; empty: the operator must name a model."""
     needs_key: bool = True

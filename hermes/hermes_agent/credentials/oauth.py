@@ -14,10 +14,12 @@ import secrets
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
+from hermes_agent.contracts.model_provider import PooledCredential
 from hermes_agent.core.errors import UserError
-from hermes_agent.credentials.logins import API_KEY, OAUTH, Login, LoginExpired
+from hermes_agent.credentials.logins import API_KEY, OAUTH, Login, LoginExpired, is_key
 
 TIMEOUT_S = 30.0
 SIGN_IN_S = 300.0
@@ -25,6 +27,8 @@ SIGN_IN_S = 300.0
 POLL_S = 5.0
 """Seconds between requests unless the provider says otherwise (RFC 8628 §3.2), and added by `slow_down` (§3.5)."""
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+GRANT_ENDED = frozenset(("invalid_grant", "invalid_client", "unauthorized_client", "access_denied"))
+"""Errors after which only a new sign-in helps (RFC 6749 §5.2)."""
 DONE_PAGE = b"<!doctype html><meta charset=utf-8><title>hermes</title><p>Signed in. You can close this page."
 FAILED_PAGE = b"<!doctype html><meta charset=utf-8><title>hermes</title><p>That did not work; the terminal says why."
 
@@ -53,7 +57,8 @@ def sign_in_by_browser(client: OAuthClient, label: str, show: Callable[[str], No
     Raises:
         UserError: the sign-in was refused or not completed in time.
     """
-    verifier, challenge = _pkce()
+    verifier = code_verifier()
+    challenge = code_challenge(verifier)
     state = secrets.token_urlsafe(24)
     with CallbackServer(client.redirect_port) as callback:
         redirect = f"http://127.0.0.1:{callback.server_address[1]}/callback"
@@ -70,7 +75,7 @@ def sign_in_by_browser(client: OAuthClient, label: str, show: Callable[[str], No
         show(client.authorize_url + mark + urllib.parse.urlencode({k: v for k, v in query.items() if v}))
         code = callback.code(client.provider, state)
     form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "code_verifier": verifier}
-    status, answer = _post(client.token_url, {**form, "client_id": client.client_id})
+    status, answer = post_form(client.token_url, {**form, "client_id": client.client_id})
     if not answer.get("access_token"):
         raise _refused(client.provider, answer, status)
     return _login(client, label, answer)
@@ -87,7 +92,8 @@ def sign_in_for_key(client: OAuthClient, label: str, show: Callable[[str], None]
     Raises:
         UserError: the sign-in was refused or not completed in time.
     """
-    verifier, challenge = _pkce()
+    verifier = code_verifier()
+    challenge = code_challenge(verifier)
     state = secrets.token_urlsafe(24)  # in the path: the provider returns nothing but the code
     with _callback(client.redirect_port) as callback:
         callback.path = f"/callback/{state}"
@@ -99,7 +105,7 @@ def sign_in_for_key(client: OAuthClient, label: str, show: Callable[[str], None]
         show(f"{client.authorize_url}?{urllib.parse.urlencode(query)}")
         code = callback.code(client.provider, "")
     given = {"code": code, "code_verifier": verifier, "code_challenge_method": "S256"}
-    status, answer = _post(client.key_url, given, as_json=True)
+    status, answer = post_form(client.key_url, given, as_json=True)
     key = answer.get("key")
     if not isinstance(key, str) or not key:
         raise _refused(client.provider, answer, status)
@@ -113,11 +119,14 @@ def _callback(port: int) -> CallbackServer:
     return CallbackServer(0)
 
 
-def _pkce() -> tuple[str, str]:
-    """Return a verifier and its challenge (S256)."""
-    verifier = secrets.token_urlsafe(64)
-    digest = hashlib.sha256(verifier.encode()).digest()
-    return verifier, base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+def code_verifier() -> str:
+    """Return a new verifier of PKCE."""
+    return secrets.token_urlsafe(64)
+
+
+def code_challenge(verifier: str) -> str:
+    """Return the challenge of a verifier (S256)."""
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
 
 
 def sign_in_by_device(client: OAuthClient, label: str, show: Callable[[str, str], None]) -> Login:
@@ -130,7 +139,7 @@ def sign_in_by_device(client: OAuthClient, label: str, show: Callable[[str, str]
         UserError: the sign-in was refused, or the code expired.
     """
     given = {"client_id": client.client_id, "scope": client.scope}
-    status, began = _post(client.device_url, {k: v for k, v in given.items() if v})
+    status, began = post_form(client.device_url, {k: v for k, v in given.items() if v})
     if status >= 400 or not began.get("device_code"):
         raise _refused(client.provider, began, status)
     show(str(began.get("verification_uri_complete") or began.get("verification_uri")), str(began.get("user_code")))
@@ -139,7 +148,7 @@ def sign_in_by_device(client: OAuthClient, label: str, show: Callable[[str, str]
     form = {"grant_type": DEVICE_GRANT, "device_code": began["device_code"], "client_id": client.client_id}
     while time.monotonic() + wait_s < end:
         time.sleep(wait_s)
-        status, answer = _post(client.token_url, form)
+        status, answer = post_form(client.token_url, form)
         if answer.get("access_token"):
             return _login(client, label, answer)
         error = answer.get("error")
@@ -161,13 +170,81 @@ def refresh(login: Login) -> Login:
     if not login.refresh_token or not login.token_url:
         raise LoginExpired(f"The login {login.label!r} of {login.provider} has ended.", hint=again)
     form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token, "client_id": login.client_id}
-    status, answer = _post(login.token_url, form)
+    status, answer = post_form(login.token_url, form)
     if answer.get("access_token"):
         return login._replace(refused="", **_tokens(answer, login.refresh_token))
     if 400 <= status < 500 and status != 429:
         said = answer.get("error_description") or answer.get("error") or f"status {status}"
         raise LoginExpired(f"{login.provider} does not renew the login {login.label!r}: {said}.", hint=again)
     raise _refused(login.provider, answer, status)
+
+
+def refresh_by_plugin(renew: Callable[[PooledCredential], Mapping[str, Any]], login: Login) -> Login:
+    """Return a login with the token that a plugin's `refresh_credential` got.
+
+    Raises:
+        LoginExpired: the user has to sign in again.
+        UserError: the plugin did not get a token.
+    """
+    try:
+        answer = dict(renew(pooled_credential(login)))
+        fresh = login_of(pooled_credential(login), answer)
+    except Exception as exc:  # a plugin's code
+        said = str(exc) or type(exc).__name__
+        if getattr(exc, "code", "") in GRANT_ENDED:
+            again = f"Sign in again: `hermes auth login {login.provider} --label {login.label}`."
+            raise LoginExpired(
+                f"The login {login.label!r} of {login.provider} is not renewed: {said}", hint=again
+            ) from exc
+        raise UserError(
+            f"The plugin of {login.provider} did not renew the login {login.label!r}: {said}", hint="Try again."
+        ) from exc
+    return login._replace(
+        access_token=fresh.access_token,
+        refresh_token=fresh.refresh_token or login.refresh_token,
+        expires_at=fresh.expires_at,
+        refused="",
+    )
+
+
+def pooled_credential(login: Login) -> PooledCredential:
+    """Return a login as plugins read it."""
+    ends = None if login.expires_at is None else int(login.expires_at * 1000)
+    return PooledCredential(
+        login.provider,
+        login.id,
+        login.label,
+        login.auth_type,
+        access_token=login.access_token,
+        refresh_token=login.refresh_token or None,
+        expires_at=login.expires_at,
+        expires_at_ms=ends,
+    )
+
+
+def login_of(credential: PooledCredential, changes: Mapping[str, Any] | None = None) -> Login:
+    """Return a plugin's credential as a login; `changes` are later values of its fields.
+
+    Raises:
+        ValueError: there is no token, or it is not one line of printable characters.
+    """
+    said = {name: getattr(credential, name) for name in ("access_token", "refresh_token", "expires_at_ms")}
+    said |= {name: value for name, value in (changes or {}).items() if name in said}
+    token, end = str(said["access_token"] or ""), said["expires_at_ms"]
+    if not is_key(token):
+        raise ValueError("it gave no access token")
+    seconds = _seconds(credential.expires_at) if end is None and changes is None else end and float(end) / 1000
+    kind = OAUTH if credential.auth_type.startswith(OAUTH) else API_KEY
+    label = credential.label or credential.provider
+    return Login(credential.provider, label, kind, token, str(said["refresh_token"] or ""), seconds, id=credential.id)
+
+
+def _seconds(end: float | str | None) -> float | None:
+    if isinstance(end, str):
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(end).timestamp()
+        return None
+    return end
 
 
 def _login(client: OAuthClient, label: str, answer: Mapping[str, Any]) -> Login:
@@ -193,7 +270,7 @@ def _refused(provider: str, answer: Mapping[str, Any], status: int) -> UserError
     return UserError(f"Signing in at {provider} failed: {said}.", hint="Try again.")
 
 
-def _post(url: str, form: Mapping[str, str], *, as_json: bool = False) -> tuple[int, dict[str, Any]]:
+def post_form(url: str, form: Mapping[str, str], *, as_json: bool = False) -> tuple[int, dict[str, Any]]:
     """Post a form, or the same as JSON; return the status and the JSON of the answer, empty without one.
 
     Redirects are not followed, since the secret would be sent along.

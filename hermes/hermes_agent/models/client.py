@@ -434,8 +434,10 @@ class LoginModelClient:
         return login.access_token
 
     async def _refresh(self, login: Login, stale: str) -> Login:
-        from hermes_agent.credentials.oauth import refresh  # imports http.server, which few processes need
+        from hermes_agent.credentials import oauth  # imports http.server, which few processes need
 
+        by_plugin = self._endpoint.provider.profile.refresh_credential
+        refresh = partial(oauth.refresh_by_plugin, by_plugin) if by_plugin else oauth.refresh
         if self._run is None:
             return self._logins.refreshed(login, stale, refresh)
         renewed = await self._run(self._logins.refreshed, login, stale, refresh)

@@ -384,7 +384,10 @@ def find_register(loaded: Any, manifest: PluginManifest) -> Register | None:
         return _find_memory(loaded) or _find_general(loaded) or _first_memory(loaded)
     if manifest.kind == "model-provider":
         return _find_model_provider(loaded)
-    return _find_general(loaded)
+    found = _find_general(loaded)
+    if manifest.source == "entrypoint" and inspect.isfunction(found) and not takes_positional(found):
+        return lambda ctx: found()  # a model provider of an installed package, whose kind no manifest says
+    return found
 
 
 def _find_general(loaded: Any) -> Register | None:

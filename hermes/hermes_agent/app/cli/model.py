@@ -172,6 +172,13 @@ def _login(args: Args) -> None:
     with loaded_host() as host:
         provider = _provider(host, args.provider)
         client = _client(host, provider)
+        if (
+            not args.api_key
+            and not args.device
+            and provider.profile.auth_handler
+            and _sign_in_by_plugin(provider, args)
+        ):
+            return
     label = args.label or provider.name
     way = "" if args.api_key else _sign_in_way(args, client)
     if way:
@@ -185,6 +192,26 @@ def _login(args: Args) -> None:
     logins = _logins()
     logins.put(login)
     print(f"Stored in {logins.path} as {label!r}.")
+
+
+def _sign_in_by_plugin(provider: ModelProvider, args: Args) -> bool:
+    """Let the plugin of a provider sign in; return False if it leaves that to the agent."""
+    logins = _logins()
+    before = logins.entries(provider.name)
+    assert provider.profile.auth_handler is not None
+    given = argparse.Namespace(provider=provider.name, no_browser=args.no_open, label=args.label)
+    try:
+        if not provider.profile.auth_handler("add", given):
+            return False
+    except Exception as exc:  # a plugin's code
+        raise UserError(f"Signing in at {provider.name} failed: {exc}", hint="Try again.") from exc
+    for login in [entry for entry in logins.entries(provider.name) if entry not in before]:
+        if args.label and login.label != args.label:
+            logins.remove(provider.name, login.label)
+            login = login._replace(label=args.label)
+            logins.put(login)
+        print(f"Stored in {logins.path} as {login.label!r}.")
+    return True
 
 
 def _provider(host: Host, name: str) -> ModelProvider:
