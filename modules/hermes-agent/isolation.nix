@@ -48,6 +48,7 @@ let
       [ ]
       ""
     ]);
+  memoryMb = section.host.memory_mb or 1024;
   isolated = lib.unique (cfg.plugins.isolated ++ byEntry ++ byAll);
 
   granted =
@@ -99,7 +100,7 @@ let
       # A loopback of its own, and nothing else; the agent listens there for the granted hosts.
       PrivateNetwork = true;
 
-      MemoryMax = "1G";
+      MemoryMax = if memoryMb == 0 then "infinity" else "${toString memoryMb}M";
       TasksMax = 256;
       LimitNPROC = 256;
       # The program of the unit reports that a process was ended for its memory.

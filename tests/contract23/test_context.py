@@ -15,8 +15,12 @@ from typing import Any
 import pytest
 
 from compat.guides import plugin
+from e2e.agent.test_compaction import LONG, hosted
+from e2e.agent.test_compaction import Model as SummarisingModel
+from hermes_agent.core.messages import fold
 from hermes_agent.core.redaction import redactor
 from hermes_agent.plugins.plugin_data import PluginState, plugin_data_dir, plugin_db, state_namespace
+from hermes_agent.policy import NoApprover
 from hermes_agent.testing import plugin_host
 
 SCHEMA = {"name": "read_file", "description": "x", "parameters": {"type": "object", "properties": {}}}
@@ -187,6 +191,32 @@ def test_b6_a_prompt_section_is_rendered_once_for_a_session(tmp_path: Path) -> N
         stored = host._run(host.host.agent.call_transcript("load", host.conversation.session_id))
         assert stored.system_prompt == before
         assert len(seen) == 1
+
+
+def test_b6_the_section_stays_the_same_after_a_compression_and_a_resumed_session() -> None:
+    rendered: list[str] = []
+
+    def content(info: Any) -> str:
+        rendered.append(f"text {len(rendered) + 1}")
+        return rendered[-1]
+
+    model = SummarisingModel(*[f"answer {n}" for n in range(12)])
+    with hosted(model, lambda ctx: ctx.register_system_prompt_section("mine", content), length=100_000) as host:
+        for number in range(5):
+            host.ask(f"question {number} {LONG}")
+        before = str(model.messages[0]["content"])
+        assert "\ntext 1\n" in before
+        assert "became" in (host.run_command("/compress") or "") and model.summaries
+        host.ask("after the compression")
+        assert str(model.messages[0]["content"]) == before
+
+        first = host.conversation.session_id
+        host.new_session()
+        host.ask("in another session")
+        assert "\ntext 2\n" in str(model.messages[0]["content"])
+        resumed = host._run(host.host.agent.open(first, platform="cli", approver=NoApprover("a test")))
+        host._run(fold(resumed.turn("and again")))
+        assert str(model.messages[0]["content"]) == before
 
 
 def test_b7_sections_that_cannot_be_used_are_left_out_with_a_warning_each(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
 import os
@@ -134,25 +133,21 @@ def stored(home: Path) -> list[dict[str, Any]]:
     return list(json.loads((home / "auth.json").read_text())["credential_pool"]["box"])
 
 
-def ask(home: Path) -> str:
+async def ask(home: Path) -> str:
     host = start_host()
-
-    async def main() -> str:
-        try:
-            selection = host.select_model()
-            request = ModelRequest(selection.model, [Message("user", "hi")])
-            answers = [p async for p in host.clients.client(selection).stream(request) if isinstance(p, ModelAnswer)]
-            return answers[0].message.text
-        finally:
-            await host.aclose()
-
-    return asyncio.run(main())
+    try:
+        selection = host.select_model()
+        request = ModelRequest(selection.model, [Message("user", "hi")])
+        answers = [p async for p in host.clients.client(selection).stream(request) if isinstance(p, ModelAnswer)]
+        return answers[0].message.text
+    finally:
+        await host.aclose()
 
 
 @pytest.mark.parametrize(
     ("text", "args", "label"), [(DECLARED, (), "Box"), (STEPS, ("--label", "work"), "work")], ids=["declared", "steps"]
 )
-def test_a_plugin_signs_in_at_its_provider_and_the_token_is_asked_with(
+async def test_a_plugin_signs_in_at_its_provider_and_the_token_is_asked_with(
     home: Path, server: OAuthServer, text: str, args: tuple[str, ...], label: str
 ) -> None:
     provider(home, server, text)
@@ -162,36 +157,36 @@ def test_a_plugin_signs_in_at_its_provider_and_the_token_is_asked_with(
     assert (entry["label"], entry["auth_type"], entry["access_token"]) == (label, "oauth", server.access)
     assert entry["expires_at"] > time.time()
     assert server.access not in said and f"Stored in {home}/auth.json as '{label}'." in said
-    assert ask(home) == "ok" and server.asked == [server.access]
+    assert await ask(home) == "ok" and server.asked == [server.access]
 
 
-def test_a_sign_in_that_ended_or_was_refused_is_renewed_by_the_plugin(home: Path, server: OAuthServer) -> None:
+async def test_a_sign_in_that_ended_or_was_refused_is_renewed_by_the_plugin(home: Path, server: OAuthServer) -> None:
     provider(home, server)
     server.lives_s = 1
     assert sign_in(home)[0] == 0
     server.lives_s = 3600
-    assert ask(home) == "ok" and server.renewals == 1  # it had ended
+    assert await ask(home) == "ok" and server.renewals == 1  # it had ended
     server.access = "revoked elsewhere"
-    assert ask(home) == "ok" and server.renewals == 2  # it was refused
+    assert await ask(home) == "ok" and server.renewals == 2  # it was refused
     assert stored(home)[0]["access_token"] == server.access and stored(home)[0]["refresh_token"] == server.refresh
 
 
-def test_a_grant_that_ended_says_how_to_sign_in_again(home: Path, server: OAuthServer) -> None:
+async def test_a_grant_that_ended_says_how_to_sign_in_again(home: Path, server: OAuthServer) -> None:
     provider(home, server)
     assert sign_in(home)[0] == 0
     server.access = server.refresh = "revoked"
     with pytest.raises(ModelError, match=r"The login 'Box' of box is not renewed: box: .*invalid_grant") as caught:
-        ask(home)
+        await ask(home)
     assert caught.value.kind == "auth" and "hermes auth login box --label Box" in caught.value.hint
 
 
-def test_a_renewal_of_a_plugin_that_fails_is_named_and_keeps_the_sign_in(home: Path, server: OAuthServer) -> None:
+async def test_a_renewal_of_a_plugin_that_fails_is_named_and_keeps_the_sign_in(home: Path, server: OAuthServer) -> None:
     provider(home, server, DECLARED.replace("pkce_refresh_credential(oauth)", "lambda entry: {{'access_token': ''}}"))
     assert sign_in(home)[0] == 0
     server.access = "revoked elsewhere"
     before = stored(home)
     with pytest.raises(ModelError, match=r"The plugin of box did not renew the login 'Box': it gave no access token"):
-        ask(home)
+        await ask(home)
     assert stored(home) == before
 
 
@@ -227,7 +222,7 @@ def test_a_token_address_at_an_allowed_host_or_below_it_is_accepted() -> None:
     validate_config("box", away)
 
 
-def test_the_keys_of_the_agent_are_not_read_through_the_pool(home: Path, server: OAuthServer) -> None:
+async def test_the_keys_of_the_agent_are_not_read_through_the_pool(home: Path, server: OAuthServer) -> None:
     provider(home, server)
     (home / "auth.json").write_text(json.dumps({"credential_pool": {"box": [{"label": "Box", "access_token": "t"}]}}))
     host = start_host()
@@ -242,13 +237,13 @@ def test_the_keys_of_the_agent_are_not_read_through_the_pool(home: Path, server:
         assert gone is not None and gone.label == "Box" and not load_pool("box").has_credentials()
         assert load_pool("box").remove_index(1) is None
     finally:
-        asyncio.run(host.aclose())
+        await host.aclose()
 
 
 PACKAGED = DECLARED.replace("register_provider(ProviderProfile", "def register(): register_provider(ProviderProfile")
 
 
-def test_d14_an_installed_package_whose_function_takes_nothing_is_a_provider(
+async def test_d14_an_installed_package_whose_function_takes_nothing_is_a_provider(
     home: Path, server: OAuthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "boxed.py").write_text(PACKAGED.format(url=server.url))
@@ -262,5 +257,5 @@ def test_d14_an_installed_package_whose_function_takes_nothing_is_a_provider(
         assert host.model_providers.get("box") is not None
         assert host.model_providers.owner("box") == "boxed"
     finally:
-        asyncio.run(host.aclose())
+        await host.aclose()
         sys.modules.pop("boxed", None)

@@ -56,7 +56,9 @@ def test_e3_a_long_text_of_an_exception_reaches_the_model_cut() -> None:
         host.ask("go")
         (said,) = [m["content"] for m in host.model.messages if m["role"] == "tool"]
         assert "RuntimeError" in said
-        assert len(json.loads(said)["error"]) <= 2048 + len("… [truncated]")
+        cut = json.loads(said)["error"]
+        assert "x" * 1900 in cut and "x" * 2049 not in cut
+        assert cut.endswith("...") and len(cut) <= 2048 + len("… [truncated]")
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_unit_of_an_isolated_plugin_is_hardened_and_shows_what_is_granted(nix)
     said = systemd_analyze("security", "--offline=true", "--no-pager", limit, str(unit))
     assert said.returncode == 0, said.stdout
     lines = unit.read_text().splitlines()
-    assert {"BindReadOnlyPaths=-/srv/tables", "BindPaths=-/srv/results", "MemoryMax=1G", "TasksMax=256"} <= {*lines}
+    assert {"BindReadOnlyPaths=-/srv/tables", "BindPaths=-/srv/results", "MemoryMax=1024M", "TasksMax=256"} <= {*lines}
     assert 'Environment="HERMES_PLUGIN_READ=/srv/tables"' in lines
     assert "ListenStream=/run/hermes-plugin/calculator.sock" in socket.read_text().splitlines()
     assert "hermes-plugin-calculator.socket" in (built / "hermes-agent.service").read_text()

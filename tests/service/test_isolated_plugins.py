@@ -150,6 +150,7 @@ def test_a_fault_of_a_plugin_ends_its_unit_alone_and_the_daemon_names_it(machine
         faults
         [ "$(systemctl show -P MainPID 'hermes-plugin-looking@*')" = "$other" ] && echo the same neighbour
         hermes plugins doctor | grep -o 'in a process of its own: running, pid [0-9]*, [1-9][0-9]* MiB (systemd unit)'
+        systemctl show -P MemoryMax 'hermes-plugin-looking@*'
         systemctl show -P Result 'hermes-plugin-*.socket' | sort -u | grep .
         systemctl stop hermes-agent
         until_ '! systemctl list-units --plain -q "hermes-plugin-*@*.service" | grep -q .'
@@ -162,6 +163,7 @@ def test_a_fault_of_a_plugin_ends_its_unit_alone_and_the_daemon_names_it(machine
     assert lines.pop(0) == "the same neighbour"
     assert len([line for line in lines if line.startswith("in a process of its own: running")]) == 2
     assert lines[2:] == [
+        str(256 << 20),  # `plugins.host.memory_mb` of the config
         "success",
         "The unit of `faulty` is gone. Its home is still there: rm -r /var/lib/private/hermes-plugin/faulty",
     ]
@@ -214,7 +216,7 @@ TEXT
     )
     *said, first, refused, reason, last = outcome.succeeded().stdout.splitlines()
     assert said == [
-        "Plugin `looking` has the unit hermes-plugin-looking@.service: 1 path(s) to read, 1 to write.",
+        "Plugin `looking` has the unit hermes-plugin-looking@.service: 1 path(s) to read, 1 to write, MemoryMax=256M.",
         "  reads  /srv/shown",
         "  writes /srv/changed",
         "It runs there from the next start on: systemctl restart hermes-agent",
@@ -260,7 +262,8 @@ def test_a_plugin_of_an_added_agent_has_a_unit_of_its_own(machine: MakeMachine) 
         """,
     )
     assert outcome.succeeded().stdout.splitlines() == [
-        "Plugin `faulty` has the unit hermes-plugin-alice.faulty@.service: 0 path(s) to read, 0 to write.",
+        "Plugin `faulty` has the unit hermes-plugin-alice.faulty@.service: 0 path(s) to read, 0 to write,"
+        " MemoryMax=256M.",
         "It runs there from the next start on: systemctl restart hermes-agent-alice",
         "(systemd unit)",
         "hermes-p-",

@@ -79,6 +79,10 @@ class DeclaredFinding(NamedTuple):
 
 GIVE = "Declare a credential or a variable of that name."
 TOLERATE = "Mend the plugin, or list it as tolerated."
+RUN_INSIDE = (
+    "Set `plugins.entries.{0}.isolation` to `in_process`; on NixOS"
+    ' `services.hermes-agent.settings.plugins.entries."{0}".isolation = "in_process"`.'
+)
 GIVE_UNIT = "Run `packaging/systemd/plugin {}` as root; on NixOS name the plugin in `plugins.isolated`."
 
 
@@ -339,7 +343,7 @@ def plugin_findings(host: Host, declaration: Declaration) -> Iterator[DeclaredFi
 
 def _isolation(host: Host, record: LoadedPlugin, declaration: Declaration) -> Iterator[tuple[str, str]]:
     """Yield why an isolated plugin would not run in a process of its own, each with its remedy."""
-    from hermes_agent.plugins.isolation.hosted_context import REMEDY  # few configs isolate plugins
+    from hermes_agent.plugins.isolation.hosted_context import remedy  # few configs isolate plugins
     from hermes_agent.plugins.isolation.isolated_plugin import refuse_kind
     from hermes_agent.plugins.loader import LoadFailed
 
@@ -350,8 +354,10 @@ def _isolation(host: Host, record: LoadedPlugin, declaration: Declaration) -> It
         refuse_kind(record.manifest)
     except LoadFailed as exc:
         yield str(exc), TOLERATE
-    if record.registers().get("providers") and any(kind.name == "platform" for kind, _ in record.providers_registered):
-        yield f"a chat platform cannot run in a process of its own; {REMEDY}", TOLERATE
+    platforms = [name for kind, name in record.providers_registered if kind.name == "platform"]
+    if record.registers().get("providers") and platforms:
+        named = f"the chat platform `{platforms[0]}` cannot run in a process of its own"
+        yield f"{named}; {remedy(record.manifest.key)}", RUN_INSIDE.format(record.manifest.key)
     if not (declaration.namespaces or settings.host.get("launcher") or record.manifest.key in declaration.units):
         yield (
             "`isolation: host` needs a unit of its own, since the service may make no namespaces; give it one, set"

@@ -25,7 +25,7 @@ from hermes_agent.app.plugins.check import open_host
 from hermes_agent.contracts.command import DEFAULT_DESCRIPTION
 from hermes_agent.plugins.activation import Activation
 from hermes_agent.plugins.discovery import Discovery
-from hermes_agent.plugins.isolation.hosted_context import REMEDY, HostedContext
+from hermes_agent.plugins.isolation.hosted_context import HostedContext, remedy
 from hermes_agent.plugins.isolation.peer import CallTarget, Frame, Peer, PeerHandlers, current_call
 from hermes_agent.plugins.isolation.process import OUT_OF_MEMORY, PLUGIN
 from hermes_agent.plugins.isolation.references import Exchange
@@ -151,10 +151,11 @@ class PluginProgram:
             return {"error": error, "where": where}
         ctx = host.plugins.contexts.get(manifest.key)
         assert isinstance(ctx, HostedContext)
-        if names := host.platforms.owned_by(manifest.key):
-            return {"error": f"PluginHostUnsupported: platform `{names[0]}`: {REMEDY}", "where": ""}
-        if names := host.model_providers.owned_by(manifest.key):
-            return {"error": f"PluginHostUnsupported: model provider `{names[0]}`: {REMEDY}", "where": ""}
+        kinds = ("chat platform", host.platforms), ("model provider", host.model_providers)
+        for what, table in kinds:
+            if names := table.owned_by(manifest.key):
+                why = f"the {what} `{names[0]}` cannot run in a process of its own; {remedy(manifest.key)}"
+                return {"error": f"PluginHostUnsupported: {why}", "where": ""}
         self._declare_direct(host, ctx)
         return {"pid": os.getpid()}
 

@@ -13,12 +13,13 @@ import importlib
 import importlib.util
 import logging
 import opcode
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple, cast
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ NOWHERE = HERE / "upstream"
 
 It does not exist, so a plugin that adds it to its path finds nothing.
 """
+CHILD = HERE / "child"
+"""Folder with the `sitecustomize` of the processes that plugins start."""
 RESERVED = frozenset(
     {
         "agent",
@@ -53,6 +56,8 @@ RESERVED = frozenset(
 PACKAGES = frozenset({"agent", "cron", "gateway", "hermes_cli", "plugins", "providers", "tools"})
 """Those of them that have modules."""
 UNDECIDED = "no published plugin was known to need it; docs/plugins/surface.md lists what is served"
+PROGRAMS = frozenset({"hermes_cli.main"})
+"""Modules that plugins start with `python -m`: they are the command `hermes`."""
 UPSTREAM_MODULES = ("hermes_constants", "hermes_cli")
 """Names that exist only in upstream's distribution."""
 
@@ -68,7 +73,14 @@ class ServedModule(NamedTuple):
 
 
 class UpstreamFinder:
-    """Finder of the names in `RESERVED`."""
+    """Finder of the names in `RESERVED`.
+
+    Args:
+        in_child: whether this process is one that a plugin started, where it is the last finder.
+    """
+
+    def __init__(self, *, in_child: bool = False) -> None:
+        self._in_child = in_child
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -82,7 +94,9 @@ class UpstreamFinder:
         """
         if fullname.partition(".")[0] not in RESERVED:
             return None
-        if (theirs := _taken_over(fullname, path)) is not None:
+        if self._in_child and fullname in PROGRAMS:
+            return ModuleSpec(fullname, cast(Any, ProgramLoader()))
+        if not self._in_child and (theirs := _taken_over(fullname, path)) is not None:
             return theirs
         if fullname in served():
             return _spec(fullname, package=any(name.startswith(f"{fullname}.") for name in served()))
@@ -131,6 +145,35 @@ class UpstreamLoader:
     def exec_module(self, module: ModuleType) -> None:
         """Set up the lookup of the module's names."""
         _set_up(module)
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Refuse `python -m`.
+
+        Raises:
+            ImportError: always.
+        """
+        raise ImportError(f"it is no program here; the command is `hermes`, or `python -m {next(iter(PROGRAMS))}`")
+
+
+class ProgramLoader:
+    """Loader of the command `hermes` for `python -m`."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code of the program."""
+        return compile("import sys\nfrom hermes_agent.app.main import main\nsys.exit(main())\n", fullname, "exec")
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Return None: the module is a usual one."""
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Refuse an import: it is a program.
+
+        Raises:
+            ModuleNotFoundError: always.
+        """
+        name = module.__name__
+        raise ModuleNotFoundError(f"No module named {name!r} ({reason(name)})", name=name)
 
 
 def _set_up(module: ModuleType) -> None:
@@ -247,13 +290,16 @@ def moved() -> tuple[MovedModule, ...]:
 
 
 def install() -> None:
-    """Start to serve the names; do nothing if they are served already."""
+    """Start to serve the names, also in the Python processes of plugins; do nothing if it is done."""
     if installed():
         return
     _warn_of_upstream()
     at = next((i for i, finder in enumerate(sys.meta_path) if finder is PathFinder), len(sys.meta_path))
     sys.meta_path.insert(at, UpstreamFinder())
     _make_present()
+    places = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    if str(CHILD) not in places:  # a command has an environment of its own, without it
+        os.environ["PYTHONPATH"] = os.pathsep.join([*places, str(CHILD)])
 
 
 def uninstall() -> None:
@@ -262,6 +308,26 @@ def uninstall() -> None:
     for name in list(sys.modules):
         if is_served(name):
             del sys.modules[name]
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(CHILD) in places:
+        places.remove(str(CHILD))
+        os.environ["PYTHONPATH"] = os.pathsep.join(places)
+        if not places:
+            del os.environ["PYTHONPATH"]
+
+
+def find_in_child(fullname: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    """Serve the names in a process that a plugin started, after everything else on its path.
+
+    Raises:
+        ModuleNotFoundError: the name is not served; the message has the reason.
+    """
+    from hermes_agent.compat import agent  # a name may need a host
+
+    agent.allow_building()
+    finder = UpstreamFinder(in_child=True)
+    sys.meta_path.append(finder)
+    return finder.find_spec(fullname, path)
 
 
 def installed() -> bool:

@@ -1,7 +1,7 @@
-"""Sign-in of a plugin's model provider with a browser: upstream's helpers, and the sign-ins that it stores.
+"""Sign-in of a plugin's model provider: upstream's helpers, and the sign-ins that it stores.
 
 `pkce_auth_handler` and `pkce_refresh_credential` make the hooks of a profile from an `OAuthPKCEConfig`; a plugin with a
-flow of its own uses the steps. `hermes auth login PROVIDER` calls the hook. The sign-ins are in `auth.json` beside
+flow of its own uses the steps. `hermes auth login PROVIDER` calls the hook. The sign-ins are in `auth.json`, with
 those of the agent. A plugin reads only those of providers that sign in through a plugin.
 Source: plugin contract of 0.23 §5.4, §9.8.
 """
@@ -128,7 +128,7 @@ def load_pool(provider: str, **_environment: Any) -> SignInPool:
 
 
 def validate_config(provider: str, config: OAuthPKCEConfig) -> None:
-    """Refuse a client whose addresses would send the code or a token somewhere else.
+    """Refuse a client with addresses that would send the code or a token to another place.
 
     Raises:
         AuthError: no id, an address that is not encrypted, or a token address at a host that is not allowed.
@@ -353,7 +353,7 @@ def can_open_browser() -> bool:
 
 
 def print_ssh_hint(redirect: str) -> None:
-    """Say, in a session over SSH, how a browser elsewhere reaches the port of this machine."""
+    """Say, in a session over SSH, how a browser of another machine reaches the port of this machine."""
     if os.environ.get("SSH_CONNECTION"):
         port = urllib.parse.urlsplit(redirect).port
-        print(f"The browser runs elsewhere? Forward the port there first: ssh -L {port}:127.0.0.1:{port} THIS-MACHINE")
+        print(f"If the browser is on another machine, run there first: ssh -L {port}:127.0.0.1:{port} THIS-MACHINE")

@@ -112,6 +112,11 @@ class PluginSettings(NamedTuple):
         """Return the settings of one plugin, by key or by name."""
         return self.entries.get(manifest.key) or self.entries.get(manifest.name) or {}
 
+    @property
+    def memory_mb(self) -> int:
+        """`plugins.host.memory_mb`: most memory of an isolated plugin in MiB; 0 for no limit."""
+        return PluginProcessSettings.of(self.host).memory_mb
+
     def is_isolated(self, manifest: PluginManifest) -> bool:
         """Return whether the plugin runs in a process of its own; bundled and portable plugins never do.
 

@@ -386,7 +386,7 @@ def find_register(loaded: Any, manifest: PluginManifest) -> Register | None:
         return _find_model_provider(loaded)
     found = _find_general(loaded)
     if manifest.source == "entrypoint" and inspect.isfunction(found) and not takes_positional(found):
-        return lambda ctx: found()  # a model provider of an installed package, whose kind no manifest says
+        return lambda ctx: found()  # a model provider of an installed package
     return found
 
 

@@ -51,11 +51,20 @@ def message_from_row(row: Sequence[Any]) -> Message:
     return Message(role, content, tool_calls, call_id, tool, json.loads(extras) if extras else None)
 
 
-CHAT_COLUMNS = "".join(
+_CHAT_COLUMNS = "".join(
     f"ALTER TABLE sessions ADD COLUMN {name} TEXT;"
     for name in ("session_key", "user_id", "chat_id", "thread_id", "model_config")
 )
 """Upstream's columns that plugins read in `state.db`: plugin contract §12.1."""
+_CHILD_COLUMNS = """
+    ALTER TABLE sessions ADD COLUMN is_subagent INTEGER NOT NULL DEFAULT 0;
+    UPDATE sessions SET is_subagent = 1, model_config = json_object('_delegate_from', parent_session_id)
+        WHERE parent_session_id <> '';
+    UPDATE sessions SET parent_session_id = json_extract(model_config, '$._branched_from')
+        WHERE json_extract(model_config, '$._branched_from') IS NOT NULL;
+"""
+"""Subagents and branches both have `parent_session_id`, as upstream's; `is_subagent` tells them apart."""
+UPSTREAM_COLUMNS = (_CHAT_COLUMNS, _CHILD_COLUMNS)
 
 
 class BoundChat(NamedTuple):
@@ -96,13 +105,14 @@ class NewSession(NamedTuple):
             AccessDenied: it exists and belongs to another principal.
         """
         now, chat = time.time(), None if self.parent else self.chat
+        origin = json.dumps({"_delegate_from": self.parent}) if self.parent else "{}"
         db.execute(
             "INSERT OR IGNORE INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at,"
-            " principal, parent_session_id, session_key, user_id, chat_id, thread_id, model_config)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '{}')",
+            " principal, parent_session_id, session_key, user_id, chat_id, thread_id, model_config,"
+            " is_subagent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *(session_id, self.source, self.model, self.system_prompt, self.cwd, now, now),
-                *(self.principal, self.parent, *(chat or (None,) * len(BoundChat._fields))),
+                *(self.principal, self.parent, *(chat or (None,) * len(BoundChat._fields)), origin, bool(self.parent)),
             ),
         )
         (owner,) = db.execute("SELECT principal FROM sessions WHERE id = ?", (session_id,)).fetchone()
@@ -193,12 +203,18 @@ def copy_session(db: sqlite3.Connection, session_id: str, messages: Sequence[Mes
     copy, now = new_session_id(), time.time()
     db.execute(
         "INSERT INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at, principal,"
-        " parent_session_id, title, model_config) SELECT ?, source, model, system_prompt, cwd, ?, ?, principal, '', ?,"
+        " parent_session_id, title, model_config) SELECT ?, source, model, system_prompt, cwd, ?, ?, principal, id, ?,"
         " json_object('_branched_from', id) FROM sessions WHERE id = ?",  # plugins know a branch by it
         (copy, now, now, plain_title(redactor.mask_known(title)), session_id),
     )
     append_messages(db, copy, messages, Usage(), "")
     return copy
+
+
+def delete_session(db: sqlite3.Connection, session_id: str) -> None:
+    """Delete a session with those of its subagents, inside a transaction; its branches stay."""
+    db.execute("DELETE FROM sessions WHERE id = ?1 OR (is_subagent AND parent_session_id = ?1)", (session_id,))
+    db.execute("UPDATE sessions SET parent_session_id = '' WHERE parent_session_id = ?", (session_id,))
 
 
 def plain_title(text: str) -> str:

@@ -152,12 +152,13 @@ def _add_session(db: sqlite3.Connection, session: ImportedSession) -> None:
     (present,) = db.execute("SELECT count(*) FROM messages WHERE session_id = ?", (session.id,)).fetchone()
     db.execute(
         "INSERT OR IGNORE INTO sessions (id, source, model, system_prompt, title, cwd, started_at, updated_at,"
-        " ended_at, end_reason, input_tokens, output_tokens, cache_read_tokens, principal, parent_session_id)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " ended_at, end_reason, input_tokens, output_tokens, cache_read_tokens, principal, parent_session_id,"
+        " is_subagent, model_config) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(session.id, session.source, session.model, session.system_prompt),
             *(plain_title(redactor.mask_known(session.title)), session.cwd, session.started_at, session.updated_at),
             *(session.ended_at, session.end_reason, *session.tokens, session.principal, session.parent),
+            *(bool(session.parent), json.dumps({"_delegate_from": session.parent}) if session.parent else "{}"),
         ),
     )
     new = session.messages[present:]

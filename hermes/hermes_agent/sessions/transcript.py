@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.core.redaction import redactor
-from hermes_agent.sessions import turn_journal
+from hermes_agent.sessions import commits, turn_journal
 from hermes_agent.sessions.commits import (
-    CHAT_COLUMNS,
     COLUMNS,
     COMPACTIONS,
+    UPSTREAM_COLUMNS,
     NewSession,
     SessionCommit,
     add_compaction,
@@ -98,7 +98,7 @@ SCHEMA = Schema(
         UPDATE messages SET principal = (SELECT principal FROM sessions WHERE id = session_id) WHERE role = 'user';
         CREATE INDEX sessions_of_principal ON sessions (principal, updated_at DESC);
         """,
-        CHAT_COLUMNS,
+        *UPSTREAM_COLUMNS,
     ),
     expire="DELETE FROM sessions WHERE updated_at < :before;",
 )
@@ -442,7 +442,7 @@ class Transcript:
         """
         condition, names = session_principal(of)
         rows = self._db.read(
-            f"{_INFO} WHERE message_count > 0 AND parent_session_id = '' AND (? IS NULL OR source = ?) AND {condition}"
+            f"{_INFO} WHERE message_count > 0 AND NOT is_subagent AND (? IS NULL OR source = ?) AND {condition}"
             " ORDER BY updated_at DESC, id DESC LIMIT ?",
             (source, source, *names, limit),
         )
@@ -493,7 +493,7 @@ class Transcript:
     def delete(self, session_id: str) -> None:
         """Delete a session, with the sessions of its subagents."""
         with self._db.write() as db:
-            db.execute("DELETE FROM sessions WHERE id = ?1 OR parent_session_id = ?1", (session_id,))
+            commits.delete_session(db, session_id)
 
     def close(self) -> None:
         """Close the database."""

@@ -238,7 +238,7 @@ def load_unfinished(db: Database, session_id: str | None = None, since: int | No
     rows = db.read(
         "SELECT t.id, t.session_id, s.principal, s.source, t.started_at, t.process, t.before, t.state FROM turns t"
         " JOIN sessions s ON s.id = t.session_id WHERE t.state = 'running'"
-        " AND CASE WHEN ?1 IS NULL THEN s.parent_session_id = '' ELSE t.session_id = ?1 END"
+        " AND CASE WHEN ?1 IS NULL THEN NOT s.is_subagent ELSE t.session_id = ?1 END"
         " UNION ALL SELECT t.id, ?1, s.principal, s.source, t.started_at, t.process, t.before, t.state FROM sessions s"
         " JOIN turns t ON t.id = (SELECT id FROM turns WHERE session_id = ?1 ORDER BY before DESC, started_at DESC"
         " LIMIT 1) WHERE s.id = ?1 AND t.state IN ('failed', 'cancelled') AND t.before >= ?2 ORDER BY 5",

@@ -8,8 +8,9 @@ its standard input. The agent sends one request, a length (4 bytes, network orde
     code    an archive of the plugin's folder, if the folder is in the agent's home, which no unit sees
     broker  a connection to the network broker, if hosts are granted
 
-The unit answers with lines of JSON: `started` (pid) or `error`, later `code`, the exit status. A byte from the agent
-asks for the memory in use. A closed connection ends the unit, and systemd ends all of its processes.
+The unit answers with lines of JSON: `started` (pid, and `memory_max`, the most memory of the unit) or `error`, later
+`code`, the exit status. A byte from the agent asks for the memory in use. A closed connection ends the unit, and
+systemd ends all of its processes.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ class PluginUnit:
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as exc:
             self._say(error=str(exc) if isinstance(exc, ValueError | OSError) else f"{type(exc).__name__}: {exc}")
             return 1
-        self._say(started=process.pid, start=start_time(process.pid) or 0, missing=missing)
+        began = start_time(process.pid) or 0
+        self._say(started=process.pid, start=began, missing=missing, memory_max=_memory_max())
         self._watch(process)
         return 0
 
@@ -203,15 +205,24 @@ def _memory_of_plugin() -> int:
 
 def _ran_out_of_memory() -> bool:
     """Return whether the kernel ended a process of this unit for its memory."""
+    events = _of_control_group("memory.events")
+    return "oom_kill" in events and events[events.index("oom_kill") + 1] != "0"
+
+
+def _memory_max() -> int | None:
+    """Return the most memory of this unit in bytes; None if it has no limit, or it is not known."""
+    return next((int(most) for most in _of_control_group("memory.max") if most.isdecimal()), None)
+
+
+def _of_control_group(name: str) -> list[str]:
+    """Return the words of a file of this unit's control group; none if it is not there."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             _, kind, path = line.split(":", 2)
             for root in _ROOTS if not kind else ():
                 with contextlib.suppress(OSError):
-                    events = (root / path.lstrip("/") / "memory.events").read_text(encoding="ascii").split()
-                    if "oom_kill" in events:
-                        return events[events.index("oom_kill") + 1] != "0"
-    return False
+                    return (root / path.lstrip("/") / name).read_text(encoding="ascii").split()
+    return []
 
 
 def main() -> int:

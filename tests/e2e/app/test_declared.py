@@ -144,7 +144,9 @@ def test_isolation_of_plugins_is_accepted_and_what_it_forbids_is_named(tmp_path:
     assert (accepted.returncode, accepted.stderr) == (0, "")
     config["plugins"]["enabled"] = ["dice", "chat"]
     refused = doctor(tmp_path, config, "--json", **declared)
-    assert "plugin `chat`: a chat platform cannot run in a process of its own" in refused.stdout
+    assert "plugin `chat`: the chat platform `x` cannot run in a process of its own" in refused.stdout
+    assert "hermes config set plugins.entries.chat.isolation in_process" in refused.stdout
+    assert 'settings.plugins.entries.\\"chat\\".isolation = \\"in_process\\"' in refused.stdout
     service = tmp_path / "service.json"
     service.write_text(json.dumps({"namespaces": False}))
     config["plugins"]["enabled"] = ["dice"]

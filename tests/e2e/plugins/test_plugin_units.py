@@ -21,7 +21,14 @@ from typing import Any, NamedTuple
 import pytest
 from tests.waiting import until
 
-from hermes_agent.plugins.isolation.launchers import MEMORY, ProcessEnd, UnitLauncher, UnitRequest, archive_of
+from hermes_agent.plugins.isolation.launchers import (
+    MEMORY,
+    ProcessEnd,
+    UnitLauncher,
+    UnitRequest,
+    archive_of,
+    memory_notes,
+)
 from hermes_agent.plugins.isolation.process_state import record_of, unit_name, unit_socket
 from hermes_agent.system import plugin_unit
 from hermes_agent.system.plugin_unit import MODULE, MOST_CODE, MOST_REQUEST, READ, WRITE, differences, unpack
@@ -148,6 +155,22 @@ def test_a_unit_that_shows_a_path_without_a_grant_does_not_start_the_plugin(sock
 def test_a_granted_path_that_the_unit_does_not_show_is_a_warning(sockets: Path) -> None:
     with hosted(sockets, entry={"granted_capabilities": ["files.read:/srv/new"]}) as host:
         assert any("granted path /srv/new is not shown by its unit" in str(line) for line in host.log)
+
+
+@pytest.mark.parametrize(
+    ("memory_mb", "unit_mb", "said"),
+    [
+        (1024, 1024, ""),
+        (512, 1024, ""),
+        (0, None, ""),
+        (4096, None, ""),
+        (2048, 1024, "MemoryMax=1024M, and plugins.host.memory_mb allows 2048 MiB"),
+        (0, 1024, "allows no limit"),
+    ],
+)
+def test_a_unit_with_less_memory_than_the_setting_is_named(memory_mb: int, unit_mb: int | None, said: str) -> None:
+    notes = memory_notes(memory_mb, None if unit_mb is None else unit_mb << 20)
+    assert said in "".join(notes) and bool(notes) == bool(said)
 
 
 def test_a_socket_without_a_unit_is_a_reason(sockets: Path) -> None:

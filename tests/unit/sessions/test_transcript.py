@@ -7,6 +7,7 @@ import pytest
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.sessions import Transcript
+from hermes_agent.sessions.commits import UPSTREAM_COLUMNS
 
 
 def transcript(path: Path, *ids: str) -> Transcript:
@@ -42,9 +43,38 @@ def test_a_branch_names_the_session_that_it_was_copied_from(tmp_path: Path) -> N
     opened = transcript(tmp_path, "s1")
     opened.append("s1", [Message("user", "first")])
     copy = opened.branch("s1", "another way")
+    opened.create("child", source="subagent", model="m", system_prompt="", cwd="/", parent="s1")
+    opened.append("child", [Message("user", "task")])
 
-    rows = opened.database.read("SELECT id, chat_id, model_config FROM sessions ORDER BY id = 's1' DESC")
-    assert [tuple(row) for row in rows] == [("s1", None, "{}"), (copy, None, '{"_branched_from":"s1"}')]
+    asked = "SELECT parent_session_id, model_config, is_subagent FROM sessions WHERE id = ?"
+    assert tuple(opened.database.read(asked, ("s1",))[0]) == ("", "{}", 0)
+    assert tuple(opened.database.read(asked, (copy,))[0]) == ("s1", '{"_branched_from":"s1"}', 0)
+    assert tuple(opened.database.read(asked, ("child",))[0]) == ("s1", '{"_delegate_from": "s1"}', 1)
+    assert {s.id for s in opened.recent()} == {"s1", copy}
+
+    opened.delete("s1")
+    assert opened.database.read(asked, ("child",)) == []
+    assert {s.id for s in opened.recent()} == {copy}
+    assert tuple(opened.database.read(asked, (copy,))[0]) == ("", '{"_branched_from":"s1"}', 0)
+
+
+def test_the_sessions_of_an_older_release_are_told_apart(tmp_path: Path) -> None:
+    opened = transcript(tmp_path, "s1", "branch")
+    opened.create("child", source="subagent", model="m", system_prompt="", cwd="/", parent="s1")
+    with opened.database.write() as db:  # as the release before wrote them
+        db.execute("ALTER TABLE sessions DROP COLUMN is_subagent")
+        db.execute("UPDATE sessions SET parent_session_id = '' WHERE id = 'branch'")
+        db.execute("UPDATE sessions SET model_config = json_object('_branched_from', 's1') WHERE id = 'branch'")
+        db.execute("UPDATE sessions SET model_config = '{}' WHERE id = 'child'")
+        for statement in UPSTREAM_COLUMNS[-1].split(";"):
+            db.execute(statement)
+
+    rows = opened.database.read("SELECT id, parent_session_id, model_config, is_subagent FROM sessions ORDER BY id")
+    assert [tuple(row) for row in rows] == [
+        ("branch", "s1", '{"_branched_from":"s1"}', 0),
+        ("child", "s1", '{"_delegate_from":"s1"}', 1),
+        ("s1", "", "{}", 0),
+    ]
 
 
 def test_a_title_steers_no_terminal_whoever_wrote_it(tmp_path: Path) -> None:

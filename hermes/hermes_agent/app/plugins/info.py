@@ -211,7 +211,8 @@ def _isolation(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, An
         for kind in ("read", "write")
     }
     files = {kind: sorted(set(visible_paths(here.home, names)[0].values())) for kind, names in granted.items()}
-    return {"mode": HOST, "process": None if state is None else state.to_json(), "files": files}
+    process = None if state is None else state.to_json()
+    return {"mode": HOST, "process": process, "files": files, "memory_mb": here.settings.memory_mb}
 
 
 def _isolation_text(isolation: Mapping[str, Any]) -> str:

@@ -56,7 +56,16 @@ REFUSED = (
     *("register_dashboard_auth_provider", "register_approval_transport", "register_cron_scheduler"),
 )
 """Methods that need the process of the agent (contract §2.7); a scheduler starts jobs with objects of the agent."""
-REMEDY = "set plugins.isolation: in_process to load it"
+
+
+def remedy(key: str) -> str:
+    """Return what the operator does so that the agent loads a plugin in its own process.
+
+    Args:
+        key: key of the plugin.
+    """
+    alone = f"hermes config set plugins.entries.{key}.isolation in_process"
+    return f"for this plugin alone run `{alone}`, or set plugins.isolation: in_process to load it"
 
 
 class HostedService:
@@ -151,7 +160,10 @@ class HostedContext(PluginContext):
 
     def register_cli_command(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Skip a terminal command, with a warning."""
-        text = f"terminal command `hermes {name}` is skipped: the plugin runs in a process of its own; {REMEDY}"
+        text = (
+            f"terminal command `hermes {name}` is skipped: the plugin runs in a process of its own;"
+            f" {remedy(self.plugin_id)}"
+        )
         logger.warning("Plugin '%s': %s", self.manifest.name, text)
         self.call_agent("", "note", (text,), {})
 
@@ -161,7 +173,10 @@ class HostedContext(PluginContext):
         Raises:
             PluginHostUnsupported: always.
         """
-        raise PluginHostUnsupported(f"model providers cannot run in a process of their own; {REMEDY}")
+        raise PluginHostUnsupported(
+            f"the model provider of plugin `{self.plugin_id}` cannot run in a process of its own;"
+            f" {remedy(self.plugin_id)}"
+        )
 
     @registers
     def subscribe(self, event: str, callback: Callable[..., Any]) -> None:
@@ -236,7 +251,8 @@ def _refusing(name: str) -> Callable[..., Any]:
     @functools.wraps(getattr(PluginContext, name))
     def method(self: HostedContext, *args: Any, **kwargs: Any) -> NoReturn:
         raise PluginHostUnsupported(
-            f"{name}() is not possible for plugin '{self.plugin_id}', which runs in a process of its own; {REMEDY}"
+            f"{name}() is not possible for plugin '{self.plugin_id}', which runs in a process of its own;"
+            f" {remedy(self.plugin_id)}"
         )
 
     return method

@@ -22,7 +22,7 @@ from hermes_agent.config.settings import Settings, plain
 from hermes_agent.plugins.activation import Activation, PluginProcessSettings
 from hermes_agent.plugins.capabilities import SECRET, entry_of, granted_names
 from hermes_agent.plugins.handles import PluginRegistration
-from hermes_agent.plugins.isolation.hosted_context import AGENT, DECLARED, REMEDY, SERVICES
+from hermes_agent.plugins.isolation.hosted_context import AGENT, DECLARED, SERVICES, remedy
 from hermes_agent.plugins.isolation.launchers import (
     ChildLauncher,
     ProcessLauncher,
@@ -103,10 +103,11 @@ def refuse_kind(manifest: PluginManifest) -> None:
         LoadFailed: the plugin provides models, or is an installed package with a memory provider.
     """
     if manifest.kind == "model-provider":
-        raise LoadFailed(manifest.key, f"a model provider cannot run in a process of its own; {REMEDY}")
+        raise LoadFailed(manifest.key, f"a model provider cannot run in a process of its own; {remedy(manifest.key)}")
     if manifest.kind == "exclusive" and manifest.source == "entrypoint":
         raise LoadFailed(
-            manifest.key, f"the memory of an installed package cannot run in a process of its own; {REMEDY}"
+            manifest.key,
+            f"the memory of an installed package cannot run in a process of its own; {remedy(manifest.key)}",
         )
 
 

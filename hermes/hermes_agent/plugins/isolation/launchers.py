@@ -178,8 +178,9 @@ class UnitRequest(NamedTuple):
 class _InUnit:
     """A process in a unit; `control` is the connection that the unit serves."""
 
-    def __init__(self, control: socket.socket, connection: socket.socket, output: IO[bytes]) -> None:
+    def __init__(self, control: socket.socket, connection: socket.socket, output: IO[bytes], memory_mb: int) -> None:
         self._control, self.connection, self.output = control, connection, output
+        self._memory_mb = memory_mb
         self._data = bytearray()
         self._end: ProcessEnd | None = None
         self._lock = threading.Lock()
@@ -201,7 +202,9 @@ class _InUnit:
         if not (type(pid) is int and type(started) is int and isinstance(missing, list)):
             raise OSError(f"its unit answers {answer!r:.200}")
         self.pid, self.started = pid, started
-        self.notes = tuple(f"granted path {path} is not shown by its unit" for path in missing)
+        notes = [f"granted path {path} is not shown by its unit" for path in missing]
+        most = answer.get("memory_max")
+        self.notes = (*notes, *memory_notes(self._memory_mb, most if type(most) is int else None))
 
     def _line(self, limit_s: float | None) -> dict[str, Any] | None:
         """Return the next line of the unit; None after the last one, and after one that cannot be read.
@@ -327,11 +330,27 @@ class UnitLauncher:
             control.settimeout(START_S)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the unit said why before it ended
                 send_request(control, wanted, fds)
-            started = _InUnit(control, ours, output)
+            started = _InUnit(control, ours, output, request.memory_mb)
             passed.close()
             started.await_start()
             failed.pop_all()
             return started
+
+
+def memory_notes(memory_mb: int, unit_bytes: int | None) -> tuple[str, ...]:
+    """Return a sentence if a unit has less memory than the setting allows.
+
+    Args:
+        memory_mb: `plugins.host.memory_mb`; 0 for no limit.
+        unit_bytes: `MemoryMax` of the unit; None for none.
+    """
+    if unit_bytes is None or 0 < memory_mb << 20 <= unit_bytes:
+        return ()
+    wanted = f"{memory_mb} MiB" if memory_mb else "no limit"
+    return (
+        f"its unit has MemoryMax={unit_bytes >> 20}M, and plugins.host.memory_mb allows {wanted}: the unit's limit"
+        " counts; `packaging/systemd/plugin NAME` writes a new unit",
+    )
 
 
 def archive_of(folder: str) -> IO[bytes]:
