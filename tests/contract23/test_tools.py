@@ -203,6 +203,7 @@ def test_d15_the_fields_of_the_later_profile_are_accepted_and_a_hidden_one_is_no
         hidden=True,
         supports_model_listing=False,
         process_command="acme-model-server",
+        classify_api_error=lambda error, **details: None,
         model_aliases={"fast": "acme-1"},
     )
     provider = provider_from_profile(profile)
@@ -210,4 +211,6 @@ def test_d15_the_fields_of_the_later_profile_are_accepted_and_a_hidden_one_is_no
     assert is_selected_by_key(provider_from_profile(ProviderProfile("seen", env_vars=("ACME_KEY",)))) is True
     with plugin_host(lambda ctx: ctx.register_model_provider(profile)) as host:
         assert host.host.model_providers.get("secret-models") is not None
-        assert host.notes == ["model provider `secret-models`: process_command, model_aliases have no effect here"]
+        assert host.notes == [
+            "model provider `secret-models`: process_command, model_aliases, classify_api_error have no effect here"
+        ]

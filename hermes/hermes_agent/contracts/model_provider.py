@@ -150,6 +150,7 @@ class ProviderProfile:
     process_args_env_var: str = ""
     model_aliases: dict[str, str] = field(default_factory=dict)
     model_capabilities: dict[str, Any] = field(default_factory=dict)
+    classify_api_error: Callable[..., Any] | None = None
     unsupported_response_formats: tuple[str, ...] = ()
     """Types of `response_format` that the provider lacks (`json_schema`, `json_object`): left out, with a notice.
 
@@ -259,6 +260,7 @@ class ProviderProfile:
 WITHOUT_EFFECT = (
     *("supports_prompt_cache_key", "native_reasoning_details_type", "process_command", "process_args"),
     *("process_command_env_vars", "process_args_env_var", "model_aliases", "model_capabilities"),
+    "classify_api_error",
 )
 """Fields of a profile that the agent accepts and does not use."""
 
