@@ -50,8 +50,8 @@ def installed(version: str) -> Path:
         CACHE.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(dir=CACHE, prefix="part-"))
         try:
-            _npm(part, f"node@{NODE}")
             _npm(part, "--ignore-scripts", f"openclaw@{version}")
+            _npm(part, f"node@{NODE}")  # after the other, which would remove what its script installs
             part.rename(place)
         finally:
             shutil.rmtree(part, ignore_errors=True)
