@@ -47,8 +47,8 @@ def measure(installations: Sequence[Installation], folder: Path) -> list[Row]:
             rows.append(Row(f"{kind} turn", f"{median(early):.1f} ms CPU", median(early)))
         late, second, first = (median(ours[name]) for name in ("late", "second", "first"))
         shown = f"{late:.1f} / {second:.1f} ms CPU"
-        # within what the machine's noise is: the long session's request is as long as its history
-        rows.append(Row(f"{kind} turn {LONG} of a session, by turn 2 of another", shown, late / second, budget=1.3))
+        # 1.1 and the machine's noise: the long session's request is as long as its history
+        rows.append(Row(f"{kind} turn {LONG} of a session, by turn 2 of another", shown, late / second, budget=1.2))
         shown = f"{first:.1f} / {second:.1f} ms CPU"
         rows.append(Row(f"first {kind} turn of a session, by its second", shown, first / second, budget=2.0))
     return rows + _outgrown(next(i for i in installations if i.is_ours), folder)

@@ -157,7 +157,8 @@ class TurnRecorder:
         """
         if not self._keep:
             return
-        prompt, messages = request.messages[0].text, list(request.messages[1:])
+        prompt, messages = request.messages[0].text, request.messages[1:]
+        messages = messages if isinstance(messages, list) else list(messages)
         # not `self._digest_tools`: it assumes that tools which it has seen are stored
         tools, shown = self._tools
         digest = shown if request.tools == tools else digest_tools(request.tools)[0]

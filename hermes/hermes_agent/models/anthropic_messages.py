@@ -328,7 +328,7 @@ class AnthropicMessagesProtocol(WireProtocol):
         for turn in [t for t in messages if t.role == "user"][-2:]:
             turn.blocks[-1] = encode_json({**_blocks(turn.last, endpoint.provider.name)[-1], "cache_control": mark})
         body["messages"] = join_list(
-            b'{"role":"%s","content":%s}' % (t.role.encode(), join_list(t.blocks)) for t in messages
+            b'{"role":"%s","content":%s}' % (t.role.encode(), encode_json(join_list(t.blocks))) for t in messages
         )
         if request.temperature is not None:
             body["temperature"] = min(request.temperature, 1.0)

@@ -27,8 +27,8 @@ from hermes_agent.models.errors import ErrorReply
 from hermes_agent.models.openai_format import parse_usage
 from hermes_agent.models.providers import ModelEndpoint, ModelProvider
 
-MESSAGES_PER_RUN = 64
-"""Number of messages that are kept as one encoded text."""
+RUN_SIZES = (512, 64, 8)
+"""Numbers of messages that are kept as one encoded text: a long conversation is some twenty texts."""
 EncodingKey = object
 """Key of an encoding: the record of a provider, with its protocol. Compared by identity."""
 
@@ -41,10 +41,16 @@ class JsonBytes(bytes):
     """JSON text that stands for its value."""
 
 
+class JsonPieces(tuple[bytes, ...]):
+    """Pieces of a JSON text that stands for its value: joined once, with the rest of a body."""
+
+
 def encode_json(value: Any) -> bytes:
     """Return the JSON of a value without blanks, in UTF-8."""
     if isinstance(value, JsonBytes):
         return value
+    if isinstance(value, JsonPieces):
+        return b"".join(value)
     # "replace": half a surrogate pair, as in undecodable file names, is no character
     return _encode(value).encode("utf-8", "replace")
 
@@ -53,16 +59,22 @@ def join_mapping(body: Mapping[str, Any]) -> bytes:
     """Return the JSON of a mapping, which may have `JsonBytes` as values."""
     parts: list[bytes] = []
     for name, value in body.items():
-        parts += (b",", encode_json(name), b":", encode_json(value))
+        parts += (b",", encode_json(name), b":")
+        if isinstance(value, JsonPieces):
+            parts += value
+        else:
+            parts.append(encode_json(value))
     return b"".join([b"{", *parts[1:], b"}"])  # one join: the text of a long conversation is copied once
 
 
 def join_list(texts: Iterable[bytes]) -> Any:
-    """Return the `JsonBytes` of a list of encoded values; `Any`, since it stands for the list."""
-    parts: list[bytes] = []
+    """Return the `JsonPieces` of a list of encoded values; `Any`, since they stand for the list."""
+    parts = [b"["]
     for text in texts:
-        parts += (b",", text)
-    return JsonBytes(b"".join([b"[", *parts[1:], b"]"]))
+        parts += (text, b",")
+    if len(parts) > 1:
+        parts.pop()
+    return JsonPieces((*parts, b"]"))
 
 
 def encode_messages(
@@ -84,32 +96,40 @@ def encode_message_runs(
     key: EncodingKey,
     make: Callable[[Message], Mapping[str, Any]],
     instead: Mapping[int, bytes] | None = None,
+    sizes: Sequence[int] = RUN_SIZES,
 ) -> list[bytes]:
     """Return the JSON of messages in order, in few texts: one message each, or a run with commas.
 
     Args:
         instead: by index, the text of a message that differs in this request.
+        sizes: lengths of the runs, each a divisor of the one before.
     """
     out: list[bytes] = []
     others = instead or {}
-    for begin in range(0, len(messages), MESSAGES_PER_RUN):
-        some = messages[begin : begin + MESSAGES_PER_RUN]
-        here = [place for place in others if begin <= place < begin + MESSAGES_PER_RUN]
-        if len(some) == MESSAGES_PER_RUN and not here:
-            out.append(_encode_run(some, key, make))
-            continue
-        texts = [text for (text,) in encode_messages(some, key, lambda message: [make(message)])]
-        for place in here:
-            texts[place - begin] = others[place]
-        out += texts
-    return out
+    begin = 0
+    if messages and messages[0].role == "system":  # it may change, and what follows is still good
+        begin = 1
+        out += [others[0]] if 0 in others else encode_messages(messages[:1], key, lambda message: [make(message)])[0]
+    for level, size in enumerate(sizes, 1):
+        while begin + size <= len(messages):
+            some = messages[begin : begin + size]
+            here = {place - begin: text for place, text in others.items() if begin <= place < begin + size}
+            if here:
+                out += encode_message_runs(some, key, make, here, sizes[level:])
+            else:
+                out.append(_encode_run(some, key, make, sizes[level:]))
+            begin += size
+    rest = encode_messages(messages[begin:], key, lambda message: [make(message)])
+    return [*out, *(others.get(place) or text for place, (text,) in enumerate(rest, begin))]
 
 
-def _encode_run(some: Sequence[Message], key: EncodingKey, make: Callable[[Message], Mapping[str, Any]]) -> bytes:
+def _encode_run(
+    some: Sequence[Message], key: EncodingKey, make: Callable[[Message], Mapping[str, Any]], sizes: Sequence[int]
+) -> bytes:
     last = some[-1]
     if last.run is not None and last.run[0] is key and last.run[1] == some:  # the same objects: a quick comparison
         return last.run[2]
-    text = b",".join([text for (text,) in encode_messages(some, key, lambda message: [make(message)])])
+    text = b",".join(encode_message_runs(some, key, make, sizes=sizes))
     for message in some:  # the run has their texts
         object.__setattr__(message, "last_encoding", None)
         object.__setattr__(message, "run", None)

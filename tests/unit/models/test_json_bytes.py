@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from hermes_agent.contracts.model_client import ToolDefinitions
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.models.wire_protocol import (
-    MESSAGES_PER_RUN,
+    RUN_SIZES,
     encode_json,
     encode_message_runs,
     encode_messages,
@@ -55,39 +56,50 @@ def test_a_message_is_encoded_once_for_each_who_is_asked() -> None:
 
 
 def test_a_long_conversation_is_put_together_out_of_few_texts_and_has_the_same_bytes() -> None:
-    key, said = object(), [Message("user", f"message {n}") for n in range(5 * MESSAGES_PER_RUN + 3)]
+    longest, *_, shortest = RUN_SIZES
+    system = Message("system", "instructions")
+    key, said = object(), [system, *(Message("user", f"message {n}") for n in range(3 * longest + shortest + 3))]
     made: list[str] = []
 
     def make(message: Message) -> dict[str, Any]:
         made.append(message.text)
         return message.to_dict()
 
-    for count in (MESSAGES_PER_RUN - 1, MESSAGES_PER_RUN, 3 * MESSAGES_PER_RUN + 1, len(said)):
+    for count in (shortest, shortest + 1, longest, longest + 1, 3 * longest, len(said)):
         texts = encode_message_runs(said[:count], key, make)
         assert join_mapping({"messages": join_list(texts)}) == plain({"messages": [m.to_dict() for m in said[:count]]})
-        assert len(texts) == count // MESSAGES_PER_RUN + count % MESSAGES_PER_RUN
+        assert len(texts) <= 1 + count // longest + sum(one // other for one, other in pairwise((*RUN_SIZES, 1)))
     assert len(made) == len(said)
-    encode_message_runs(said, key, make)
+    assert len(encode_message_runs(said, key, make)) == 1 + 3 + 1 + 3
     assert len(made) == len(said)
-    assert [m.last_encoding for m in said[: 5 * MESSAGES_PER_RUN]] == [
-        None
-    ] * 5 * MESSAGES_PER_RUN  # each text is held once
+    assert {m.last_encoding for m in said[1:-3]} == {None}, "each text is held once"
+    assert sum(m.run is not None for m in said) == 4
+
+
+def test_another_system_prompt_leaves_the_texts_of_the_conversation() -> None:
+    key, said = object(), [Message("user", f"message {n}") for n in range(RUN_SIZES[0])]
+    encode_message_runs([Message("system", "one"), *said], key, Message.to_dict)
+    made: list[str] = []
+    encode_message_runs([Message("system", "two"), *said], key, lambda m: made.append(m.text) or m.to_dict())
+    assert made == ["two"]
 
 
 def test_what_is_sent_in_place_of_a_message_leaves_what_is_kept_as_it_is() -> None:
-    key, said = object(), [Message("user", f"message {n}") for n in range(2 * MESSAGES_PER_RUN)]
+    key, said = object(), [Message("user", f"message {n}") for n in range(2 * RUN_SIZES[0])]
     whole = plain([m.to_dict() for m in said])
-    assert join_list(encode_message_runs(said, key, Message.to_dict)) == whole
-    other = join_list(encode_message_runs(said, key, Message.to_dict, {3: b"{}"}))
+    assert encode_json(join_list(encode_message_runs(said, key, Message.to_dict))) == whole
+    other = encode_json(join_list(encode_message_runs(said, key, Message.to_dict, {3: b"{}"})))
     assert json.loads(other)[3] == {} and json.loads(other)[4] == said[4].to_dict()
-    assert join_list(encode_message_runs(said, key, Message.to_dict)) == whole
+    assert encode_json(join_list(encode_message_runs(said, key, Message.to_dict))) == whole
 
 
 def test_a_run_of_other_messages_is_not_taken_for_the_one_that_is_kept() -> None:
-    key, said = object(), [Message("user", f"message {n}") for n in range(2 * MESSAGES_PER_RUN)]
+    key, said = object(), [Message("user", f"message {n}") for n in range(2 * RUN_SIZES[0])]
     encode_message_runs(said, key, Message.to_dict)
-    shorter = [Message("user", "summary"), *said[MESSAGES_PER_RUN + 1 :], Message("user", "new")]
-    assert join_list(encode_message_runs(shorter, key, Message.to_dict)) == plain([m.to_dict() for m in shorter])
-    assert join_list(encode_message_runs(said, object(), lambda m: {"theirs": m.role})) == plain(
+    shorter = [Message("user", "summary"), *said[RUN_SIZES[0] + 1 :], Message("user", "new")]
+    assert encode_json(join_list(encode_message_runs(shorter, key, Message.to_dict))) == plain(
+        [m.to_dict() for m in shorter]
+    )
+    assert encode_json(join_list(encode_message_runs(said, object(), lambda m: {"theirs": m.role}))) == plain(
         [{"theirs": m.role} for m in said]
     )
