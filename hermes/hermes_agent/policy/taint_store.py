@@ -106,7 +106,7 @@ class TaintStore:
             return {row["name"]: TrackedText(row["source"], _unpacked(row["text"])) for row in self._open().read(sql)}
 
     def mark_item(self, name: str, text: TrackedText) -> None:
-        """Store a tainted item; of more than `MOST_ITEMS`, or without text `most_files`, the oldest are deleted."""
+        """Store a tainted item, and delete the oldest of more than `MOST_ITEMS` (without text: `most_files`)."""
         sql = "INSERT OR REPLACE INTO foreign_things (name, source, text, at) VALUES (?, ?, ?, ?)"
         packed = _packed(text.text)
         same, most = ("=", self._most_files) if packed == _EMPTY else ("!=", MOST_ITEMS)

@@ -284,7 +284,7 @@ LIGHT_NAMES = {"Config": "uvicorn.config", "Server": "uvicorn.server"}
 
 
 def _skip_command_line() -> None:
-    """Make the package `uvicorn` importable without its command line, until another of its own names is used.
+    """Make `uvicorn` importable without its command line, until another name of the package is used.
 
     The package imports its command, which imports click and multiprocessing: 2 MiB of a daemon that uses neither.
     """

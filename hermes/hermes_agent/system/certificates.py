@@ -1,4 +1,4 @@
-"""The certificates that TLS connections trust, read when a connection needs them: that takes 20 to 50 ms of CPU."""
+"""The certificates that TLS connections trust, read when one needs them (20 to 50 ms of CPU)."""
 
 from __future__ import annotations
 
