@@ -42,7 +42,7 @@
 #
 # Measure it
 #   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
-#   make commands     5,370 shell commands and their verdicts (ARGS='--peer DIR': beside those of a peer)
+#   make commands     6,730 shell commands and their verdicts (ARGS='--peer DIR': beside those of a peer)
 #   make eval         the embedded model: everyday requests, BFCL, failing tools (hours; ARGS='--only ^everyday')
 #   make soak         10,000 commands through one shell, which leave nothing
 SHELL := /bin/bash

@@ -71,10 +71,14 @@ class CommandPolicy:
         # loaded by the first command: they bring the grammar of shells
         from hermes_agent.policy.shell import judge, verdict
         from hermes_agent.policy.shell.rules.processes import OWN
-        from hermes_agent.policy.shell.rules.remote import COMPUTED
+        from hermes_agent.policy.shell.rules.remote import COMPUTED, PROGRAM
 
         text = f"{functions}\n{command}" if functions else command
         found = judge(text, self.patterns, also=self._by_home(text, cwd), guessed=typed)
+        inside = cwd not in ("", "/") and f"{cwd}/" in text and "/.." not in text
+        if inside and any(key.startswith(PROGRAM) for key in found.keys):
+            near = judge(text.replace(f"{cwd}/", "./"), self.patterns, guessed=typed)  # a program of the project
+            found = found._replace(keys=tuple(k for k in found.keys if not k.startswith(PROGRAM) or k in near.keys))
         if found.hardline:
             return CommandReview(
                 "refuse",

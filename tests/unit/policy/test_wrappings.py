@@ -99,7 +99,7 @@ def test_no_program_writes_a_disk(command: str) -> None:
     [
         *("lsblk /dev/sda", "smartctl -a /dev/sda", "fdisk -l /dev/sda", "blkid /dev/sda1", "parted /dev/sda print"),
         *("sgdisk -p /dev/sda", "hdparm -I /dev/sda", "wipefs /dev/sda", "stat /dev/sda", "tune2fs -l /dev/sda1"),
-        *("ls -l /dev/sda", "nvme smart-log /dev/nvme0n1", "cat x > /dev/null", "ffmpeg -i /dev/video0 x.mp4"),
+        *("ls -l /dev/sda", "nvme smart-log /dev/nvme0n1", "cat x > /dev/null", "ffmpeg -i a.mov x.mp4"),
         *("qemu-system-x86_64 -device vfio-pci x", "test -b /dev/sda", "udevadm info /dev/sda"),
     ],
 )

@@ -84,6 +84,15 @@ _HOMES = re.compile(
     r"|\bDeno\.env\.get\(\s*['\"]HOME['\"]\s*\)|\bENV\[['\"]HOME['\"]\]|\bhomedir\(\)"
 )
 """Expressions for the home directory."""
+_FORK_FOR_EACH = re.compile(
+    r"\bfork\b[^;\n]{0,80}?\bfor\b[^;\n]{0,80}?\b(?:iter\s*\(\s*int\b|(?:count|cycle|repeat)\s*\()"
+)
+"""A fork for each item of an endless iterator."""
+_ITSELF = re.compile(
+    r"\b(?:spawn|fork|exec|execFile|Popen|popen|system)\w*\s*\(\s*\[?\s*(?:process\.(?:argv\[|argv0|execPath)|__filename"
+    r"|sys\.(?:executable|argv)|__FILE__|\$0\b)"
+)
+"""Calls that start the running program again."""
 _CALLBACK = re.compile(
     r"\b(?:array_(?:map|walk\w*|filter|reduce)|usort|u[ak]sort|iterator_apply|\w*callback\w*|register_\w+)\b"
 )
@@ -202,6 +211,10 @@ def _ends_machine(text: str) -> bool:
 def forks_for_ever(text: str) -> bool:
     """Return whether code forks in an endless loop."""
     if re.search(r"fork\s*(?:\(\)\s*)?while|loop\s*(?:\{|do)\s*\w*\.?fork", text):
+        return True
+    if _FORK_FOR_EACH.search(text):
+        return True
+    if _ITSELF.search(text) and ("setInterval" in text or re.search(r"\b(?:while|for)\s*\(\s*(?:1|true|;\s*;)", text)):
         return True
     return _has_in_order(text, r"while\s*(?:\(\s*)?(?:1|True|true)", r"\bfork\b")
 

@@ -41,6 +41,7 @@ from hermes_agent.policy.shell.script import (
     has_glob,
     matches_glob,
     word_list,
+    word_set,
 )
 
 ReadText = Callable[[ShellCommand, str], str | None]
@@ -55,6 +56,8 @@ _QUIET = frozenset({"sql", "make", "ftp", "vim", "gdb", "ed", "mongo", "redis"})
 _VALUE = re.compile(r"^--?[\w-]+=")
 _SHELL_PATH = re.compile(r"(?:/usr(?:/local)?)?/bin/(?:ba|da|z|k|c|tc|a|fi)?sh$")
 _PROGRAMS_AT = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
+_FROM_FILES = word_set("from-files")
+"""Programs that print the content of files, or a part of it."""
 _DESTROYERS = word_list("destroyers")
 _HARD = re.compile(
     r"(?:^|/)(?:rm|mkfs(?:\.\w+)?|mke2fs|dd|shutdown|reboot|halt|poweroff|kill|pkill|killall5|init|telinit|systemctl|shred"
@@ -121,7 +124,7 @@ def _slots(
         if slot == "stdin":
             if command.stdin is not None:
                 found += read_code(effect.kind, command.stdin)
-            elif not command.has_input and not helps and effect.kind not in _QUIET:
+            elif not helps and (_is_fed_unknown(command) or (not command.has_input and effect.kind not in _QUIET)):
                 found += NestedCode(marks=frozenset({UNDETERMINED}))
         elif effect.kind == "argv":
             words = args.rest(slot)
@@ -140,6 +143,12 @@ def _slots(
             for text in args.values(slot):
                 found += read_code(effect.kind, text)
     return found
+
+
+def _is_fed_unknown(command: ShellCommand) -> bool:
+    """Return whether the input is what other programs make, and not the content of files."""
+    made = [*command.before, *(c for r in command.redirects if r.operator == "<" for c in r.target.sources)]
+    return command.stdin is None and any(c.name not in _FROM_FILES for c in made)
 
 
 def _from_directory(command: ShellCommand, args: Arguments) -> ShellCommand:
@@ -164,11 +173,26 @@ def _directory(command: ShellCommand) -> str:
     return resolve_place(command, command.words[0].text.rpartition("/")[0])
 
 
+_FOR_EACH = re.compile(
+    r"(?i)\b(?:get-childitem|gci|get-item|gi|ls|dir)\s+(?:-\w+\s+)*([^\s|;{}-][^\s|;{}]*)[^|;{}]*"
+    r"\|\s*(?:foreach-object|foreach|%)\s*\{([^{}]*)\}"
+)
+"""A listing of a directory, and the code that PowerShell runs for each entry."""
+
+
+def _powershell(text: str) -> NestedCode:
+    """Return code of PowerShell with its loops over a directory: what happens to each entry happens to all."""
+    loops = (re.sub(r"(?i)\$(?:_|psitem)(?:\.\w+)?", lambda _, at=m[1]: at, m[2]) for m in _FOR_EACH.finditer(text))
+    return NestedCode((text, *loops), frozenset({UNDETERMINED}))
+
+
 def read_code(language: str, text: str) -> NestedCode:
     """Return the commands that code in a language runs, as far as known."""
-    if language in ("shell", "powershell"):
+    if language == "powershell":
+        return _powershell(text)
+    if language == "shell":
         unknown = UNKNOWN in text and not text.replace(UNKNOWN, "").strip()
-        return NestedCode((text,), frozenset({UNDETERMINED}) if unknown or language == "powershell" else frozenset())
+        return NestedCode((text,), frozenset({UNDETERMINED}) if unknown else frozenset())
     if language == "python":
         return python.read(text)
     if language in small_languages.READERS:

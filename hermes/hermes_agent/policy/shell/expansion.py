@@ -47,6 +47,8 @@ class Expander:
         self.positional: list[str] | None = []
         """`$1`, `$2`, …; None when they are not known."""
         self.arrays: dict[str, list[ShellWord]] = {}
+        self.fed: dict[str, str | None] = {}
+        """The outputs of process substitutions by the variables that name them; None where unknown."""
         self.references: dict[str, str] = {}
         """Names that refer to another variable (`declare -n`)."""
         self.room = MOST_EXPANDED
@@ -125,6 +127,8 @@ class Expander:
             self.arrays[name] = [word for child in value.named_children for word in self.words(child)]
         words = self.words(value) if value is not None else []
         text = " ".join(word.text for word in words)
+        if words and words[0].sources:
+            self.fed[name] = output_of(words[0].sources[-1])
         if any(c.type == "+=" for c in node.children):
             text = self.variables.get(name, "") + text
         return {name: text}

@@ -97,7 +97,13 @@ def _find(command: ShellCommand) -> Iterator[Part]:
             if fd and inner and not any("{" in w.text or w in roots for w in inner[1:]):
                 inner += (roots if below else roots[1:]) or [ShellWord(".")]
             if inner:
-                yield replace(inner_command(command, inner), via=(*command.via, "find -exec"))
+                found = inner_command(command, inner)
+                every = (
+                    output_of(replace(command, words=command.words[: index + 1])) is not None
+                )  # no test leaves any out
+                if every and found.name in ("chmod", "chown", "chgrp") and not found.has_flag("R"):
+                    found = replace(found, words=(found.words[0], ShellWord("-R"), *found.words[1:]))
+                yield replace(found, via=(*command.via, "find -exec"))
 
 
 def _awk(command: ShellCommand) -> Iterator[Part]:

@@ -53,6 +53,11 @@ _EVALUATE = frozenset({"let", "test", "[", "printf", "read", "unset", "mapfile",
 _RUN_SOURCES = frozenset({"go", "java", "rust-script", "runghc", "tcc", "zig"})
 """Programs that compile a source file and run the result."""
 _SUBSCRIPT = re.compile(r"\b[A-Za-z_]\w*\[[^\]]*?(?:\$\((.+)\)|`([^`]+)`)", re.DOTALL)
+_BEFORE_STRING = re.compile(
+    r"((?:[&\d])?>{1,2}\|?[ \t]*(?:[^\s'\"<>|;&()`$]+|'[^']*'|\"[^\"]*\"))[ \t]*"
+    r"(<<<[ \t]*(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s'\"<>|;&()`]+))"
+)
+"""A redirect of the output, and a here-string after it."""
 _UNREAD = re.compile(r"(?<!\\)`([^`]+)`|\$\((.+)\)", re.DOTALL)
 """A substitution in a part of `${x:-…}` that the grammar does not parse."""
 
@@ -122,6 +127,9 @@ class _Reader:
             root = parse_tree(expanded)
         if root.has_error and "<" in text:  # nor some redirects
             root = parse_tree(re.sub(r"(?<![<>])<>(?![<>])", ">>", syntax.commands_after_documents(text)))
+        if root.has_error and "<<<" in text:  # nor a here-string after another redirect
+            moved = parse_tree(_BEFORE_STRING.sub(r"\2 \1", text))
+            root = root if moved.has_error else moved
         if root.has_error:
             self.problem = self.problem or "it is not a valid shell script"
         self.fork_bomb |= self._endless and syntax.leaves_running(root)
@@ -305,7 +313,9 @@ class _Reader:
         for name, value in values.items():
             self._subscript(value)
             command = ShellCommand((), cwd=self.cwd)
-            found = assignment_effects(command, name, value, self._written)
+            fed = self.expander.fed.get(name)  # the output of `NAME=<(…)`
+            written = self._written if fed is None else lambda _command, _path, fed=fed: fed
+            found = assignment_effects(command, name, value, written)
             if found.marks:
                 self.out.append(replace(command, marks=found.marks))
             self._read_parts(found, ("",))

@@ -302,8 +302,31 @@ def is_harmless_use(command: ShellCommand) -> bool:
     return bool(_words(command.name)) and _allowed(command)
 
 
+_SETUP = re.compile(
+    r"~/\.(?:bash_?\w+|profile|z\w+|nvm|cargo|rvm|sdkman|pyenv|rbenv|nodenv|asdf|nix-profile|ghcup|deno|bun|local|rustup|venvs?"
+    r"|virtualenvs|opam|juliaup|rye|fzf)(?:[/.]|$)|/etc/|.*/(?:bin/activate(?:\.\w+)?|profile\.d/[\w.-]+\.sh)$"
+)
+"""Files that set up shells and toolchains."""
+
+
+def foreign_script(command: ShellCommand) -> str:
+    """Return the script outside of the project that a shell or an interpreter runs; empty without one."""
+    program = find_program(command.name) if command.words else None
+    runs = is_a(command.name, "shell") or is_a(command.name, "interpreter") or command.name in ("source", ".")
+    if program is None or not runs:
+        return ""
+    given = parse_arguments(command, program)
+    if any(given.has(option) for option in ("-c", "-e", "-m", "-E", "-r", "-p", "--eval", "--print")):
+        return ""
+    path = resolve_place(command, given.operands[0][0].text) if given.operands else ""
+    theirs = path.startswith(("/", "~")) and UNKNOWN not in path and not path.startswith(("/dev/", "/proc/"))
+    return path if theirs and not (is_temporary(path) or is_installed(path) or _SETUP.match(path)) else ""
+
+
 def is_known(command: ShellCommand) -> bool:
     """Return whether a program and the words that decide what it does are known."""
+    if foreign_script(command):
+        return False
     name = command.name
     if not name or UNKNOWN in name or re.search(r"[*?]|\[.+\]", name) or is_project(command):
         return True  # no program, a name for other rules, or a program of the project
@@ -325,9 +348,10 @@ def is_undecided(command: ShellCommand) -> bool:
 
 def unknown_label(command: ShellCommand) -> str:
     """Return what is unknown: a program, or a program with power and its deciding word."""
+    script = foreign_script(command)
     words = _words(command.name)
-    if not words:
-        return command.name
+    if script or not words:
+        return script.rpartition("/")[2] or command.name
     if all(word.startswith("-") for word in words):
         deciding = [arg for arg in command.args if arg.startswith("-") and not _listed(arg, words)]
     else:
@@ -341,7 +365,7 @@ def _allowed(command: ShellCommand) -> bool:
         return words is not None
     given = parse_arguments(command, find_program(command.name) or Program())
     operands = [word.text for word, _ in given.operands]
-    if not command.args or "--dry-run" in command.args:
+    if not command.args or any(re.fullmatch(r"--dry-run(?:=(?:client|server|true))?", arg) for arg in command.args):
         return True
     if operands and operands[0] in split_subcommand(command)[1]:
         return True  # the meaning of the alias is judged

@@ -28,6 +28,9 @@ from hermes_agent.policy.shell.syntax import SECRET
 
 _DATA = re.compile(r"\.(?:sql|db|sqlite3?|csv|tsv|parquet|json|jsonl|xlsx?|mdb|dump|bak|tar|t?gz|zip|img|qcow2)$")
 _MEMORY = re.compile(r"/proc/[^/]+/(?:mem|environ)$")
+_SENSOR = re.compile(r"/dev/(?:input/\w+|video\d+|snd/\w+|hidraw\d+)$")
+"""Devices that show what a person types, says or does."""
+_RECORDERS = word_set("file-readers") | {"ffmpeg", "avconv", "evtest", "gst-launch-1.0"}
 _FINDS = frozenset({"find -exec", "xargs"})
 _PORTS = re.compile(
     r":(?:9200|5984|8086|8123|6333|7700|8983|2379|8529|7474|8108|19530|8091|8098|4001|8500|9042|8200|5000/v2)\b"
@@ -111,6 +114,8 @@ def _reads_memory(command: ShellCommand) -> bool:
         return command.name in ("gcore", "reptyr") or command.has_flag("p", "--pid", "--attach", "-pid", "-p")
     named = [resolve_place(command, arg.rpartition("=")[2]) for arg in command.args]
     named += [resolve_place(command, redirect.target.text) for redirect in command.redirects]
+    if any(map(_SENSOR.match, named if command.name in _RECORDERS else named[len(command.args) :])):
+        return True
     return any(_MEMORY.search(path) and not path.startswith("/proc/self/") for path in named)
 
 

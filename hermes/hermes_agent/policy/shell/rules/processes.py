@@ -25,7 +25,7 @@ from hermes_agent.policy.shell.paths import (
 )
 from hermes_agent.policy.shell.programs import is_a, subcommand_args
 from hermes_agent.policy.shell.rules.files import copy_target, overwrites_disk, tee_targets, write_targets
-from hermes_agent.policy.shell.script import ShellCommand, ShellRule, word_set
+from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand, ShellRule, word_set
 
 HERMES = re.compile(r"hermes|\bgateway\b")
 _OWN_MODULE = re.compile(r"hermes_(?:agent|cli)(?:\.|$)")
@@ -312,7 +312,12 @@ def _removed(command: ShellCommand, which: Callable[[str], bool]) -> bool:
         forced = any(re.match(r"-\w*f|--force", a) for a in words) and not args & {"-n", "--dry-run"}
         return words[:1] == ("clean",) and forced and which(resolve_place(command, directory))
     if command.name.lower() in ("remove-item", "ri") and re.search(r"(?i)\s-r", command.text):
-        return any(which(resolve_place(command, operand)) for operand in command.operands)
+        named = tuple(o for o in command.operands if UNKNOWN not in o)
+        for listing in command.before if not named else ():  # `Get-ChildItem / | Remove-Item -Recurse`
+            named += (
+                listing.operands if listing.name.lower() in ("get-childitem", "gci", "get-item", "gi", "ls") else ()
+            )
+        return any(which(resolve_place(command, operand)) for operand in named)
     return False
 
 
@@ -369,7 +374,8 @@ def _moved(command: ShellCommand, which: Callable[[str], bool]) -> bool:
 
 def _changes_rights(command: ShellCommand) -> bool:
     """Return whether the rights of the root or of a vital directory change with all below it."""
-    if command.name not in MODES or not command.has_flag("R", "--recursive") or "--dry-run" in command.args:
+    whole = command.has_flag("R", "--recursive") or "xargs" in command.via  # `find` prints a root for all files below
+    if command.name not in MODES or not whole or "--dry-run" in command.args:
         return False
     return any(is_vital(resolve_place(command, operand)) for operand in command.operands)
 
