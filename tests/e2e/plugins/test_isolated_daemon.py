@@ -1,6 +1,7 @@
 """Faults of an isolated plugin in a whole daemon, `hermes gateway run`, with bubblewrap.
 
-`HERMES_PUBLISHED_ISOLATED=1`, which `make compat` sets, runs it: `test_isolation.py` has the same faults in a host.
+`HERMES_PUBLISHED_ISOLATED=1` (`make compat`) or `HERMES_ATTACK_FULL=1` (`make attack`) runs it; `test_isolation.py`
+has the same faults in a host.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from worlds import HERMES, environment, run
 FAULTY = Path(__file__).parent / "isolated" / "faulty"
 PROBLEM = BubblewrapSandbox(PathRules("/nonexistent", str(Path.home())), path=os.environ.get("PATH")).problem
 pytestmark = [
-    pytest.mark.skipif(os.environ.get("HERMES_PUBLISHED_ISOLATED") != "1", reason="`make compat` runs it"),
+    pytest.mark.skipif(
+        not {"HERMES_PUBLISHED_ISOLATED", "HERMES_ATTACK_FULL"} & set(os.environ),
+        reason="`make compat` and `make attack` run it",
+    ),
     pytest.mark.skipif(bool(PROBLEM), reason=f"no sandbox works here: {PROBLEM}"),
     pytest.mark.xdist_group("isolation"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -128,6 +129,21 @@ def test_what_is_filled_in_many_times_takes_no_memory(command: str) -> None:
 )
 def test_what_is_long_is_judged_in_time_that_grows_with_its_length(command: str) -> None:
     judge(command)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "piece",
+    [")", "<<", "<<<", "<<E\n", "a <<E; b\nE\n", "a=(", "a | ", "a |\n", "a ", "a =", "${", '"${', "$a$", "> a <<< b "],
+)
+def test_four_times_the_text_takes_the_judge_no_more_than_some_four_times_the_work(piece: str) -> None:
+    def work(length: int) -> float:
+        began = time.process_time()
+        judge(piece * (length // len(piece)))
+        return time.process_time() - began
+
+    small = work(22_000)
+    assert work(88_000) < 6 * small + 2
 
 
 @pytest.mark.parametrize(

@@ -53,11 +53,6 @@ _EVALUATE = frozenset({"let", "test", "[", "printf", "read", "unset", "mapfile",
 _RUN_SOURCES = frozenset({"go", "java", "rust-script", "runghc", "tcc", "zig"})
 """Programs that compile a source file and run the result."""
 _SUBSCRIPT = re.compile(r"\b[A-Za-z_]\w*\[[^\]]*?(?:\$\((.+)\)|`([^`]+)`)", re.DOTALL)
-_BEFORE_STRING = re.compile(
-    r"((?:[&\d])?>{1,2}\|?[ \t]*(?:[^\s'\"<>|;&()`$]+|'[^']*'|\"[^\"]*\"))[ \t]*"
-    r"(<<<[ \t]*(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s'\"<>|;&()`]+))"
-)
-"""A redirect of the output, and a here-string after it."""
 _UNREAD = re.compile(r"(?<!\\)`([^`]+)`|\$\((.+)\)", re.DOTALL)
 """A substitution in a part of `${x:-…}` that the grammar does not parse."""
 
@@ -121,15 +116,7 @@ class _Reader:
         if depth > DEEPEST or len(self.out) > MOST_COMMANDS:
             self.problem = self.problem or "it is nested too deep, or too long"
             return []
-        root = parse_tree(text)
-        if root.has_error and "{" in text:  # the grammar accepts no brace list as a command name
-            expanded = re.sub(r"(?<![$\w])\{([^{}\s]*,[^{}\s]*)\}", lambda m: m[1].replace(",", " "), text)
-            root = parse_tree(expanded)
-        if root.has_error and "<" in text:  # nor some redirects
-            root = parse_tree(re.sub(r"(?<![<>])<>(?![<>])", ">>", syntax.commands_after_documents(text)))
-        if root.has_error and "<<<" in text:  # nor a here-string after another redirect
-            moved = parse_tree(_BEFORE_STRING.sub(r"\2 \1", text))
-            root = root if moved.has_error else moved
+        root = syntax.parse_leniently(text)
         if root.has_error:
             self.problem = self.problem or "it is not a valid shell script"
         self.fork_bomb |= self._endless and syntax.leaves_running(root)

@@ -169,8 +169,8 @@ class _Reader:
         if walked:
             self._values[first.id] = f"{walked.rstrip('/')}/*" if first is node.target else walked
             return
-        if self._lists(node):
-            self._values[first.id] = "*"
+        if isinstance(getattr(node, "iter", None), ast.Call) and self._path(node.iter.func) == "os.listdir":  # type: ignore[union-attr]
+            self._values[first.id] = UNKNOWN if getattr(node, "ifs", None) else "*"  # names without the directory
             return
         assert isinstance(node.target, ast.Name)
         if isinstance(node, ast.AugAssign):
@@ -189,12 +189,6 @@ class _Reader:
         if isinstance(func, ast.Attribute) and func.attr in ("iterdir", "glob", "rglob"):
             return self._text(func.value)
         return ""
-
-    def _lists(self, node: ast.For | ast.comprehension | ast.AugAssign) -> bool:
-        """Return whether a loop iterates through all names of a directory, without the directory."""
-        if isinstance(node, ast.AugAssign) or (isinstance(node, ast.comprehension) and node.ifs):
-            return False
-        return isinstance(node.iter, ast.Call) and self._path(node.iter.func) == "os.listdir"
 
     def _path(self, node: ast.AST | None) -> str:
         """Return the dotted path of an expression by the imports; `Path(x)` is `pathlib.Path()`."""

@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import posixpath
 import re
+import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 
+LONGEST_PARSE = 0.3
+"""Most seconds of CPU time for one tree; valid texts of the longest length take a third of it."""
+MOST_STAGES = 4_000
+"""Most `|` of a text: the grammar takes too long for an unfinished pipeline, and cannot be stopped in it."""
+SHORT = 2_000
+"""Most bytes of a text that is parsed at once: no text of this length takes long."""
+PIECE = 65_536
+"""Bytes that the grammar is given at a time."""
 MOST_MOVES = 12
 """Most redirects of a command after which words stand."""
 
@@ -34,15 +44,60 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
 
 
+def _parse(text: bytes) -> Node:
+    """Return the tree of a text; for one that takes too long, the tree of an error.
+
+    Some malformed texts take the grammar time that grows with the square of their length, or faster.
+    """
+    return _parser().parse(text if len(text) <= SHORT or _is_parsed_in_time(text) else b"(").root_node
+
+
+def _is_parsed_in_time(text: bytes) -> bool:
+    """Return whether a trial of the parser ends; only one that is given the text in pieces can be stopped."""
+    if text.count(b"|") > MOST_STAGES:
+        return False
+    parser, start = _parser(), time.thread_time()
+    try:
+        parser.parse(
+            lambda offset, _point: text[offset : offset + PIECE],
+            progress_callback=lambda _offset, _error: time.thread_time() - start > LONGEST_PARSE,
+        )
+    except ValueError:  # stopped
+        parser.reset()
+        return False
+    return True
+
+
 def parse_tree(text: str) -> Node:
     """Return the root of the syntax tree of a text; words after redirects stand before them in it."""
     written = text.encode("utf-8", "replace")
-    root = _parser().parse(written).root_node
+    root = _parse(written)
     for _ in range(MOST_MOVES if "<" in text or ">" in text else 0):
         moved = _words_first(written, root)
         if moved == written:
             break
-        written, root = moved, _parser().parse(moved).root_node
+        written, root = moved, _parse(moved)
+    return root
+
+
+_BEFORE_STRING = re.compile(
+    r"((?:[&\d])?>{1,2}\|?[ \t]*(?:[^\s'\"<>|;&()`$]+|'[^']*'|\"[^\"]*\"))[ \t]*"
+    r"(<<<[ \t]*(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s'\"<>|;&()`]+))"
+)
+"""A redirect of the output, and a here-string after it."""
+
+
+def parse_leniently(text: str) -> Node:
+    """Return the tree of a text, or of the same commands in a form that the grammar accepts."""
+    root = parse_tree(text)
+    if root.has_error and "{" in text:  # it accepts no brace list as a command name
+        expanded = re.sub(r"(?<![$\w])\{([^{}\s]*,[^{}\s]*)\}", lambda m: m[1].replace(",", " "), text)
+        root = parse_tree(expanded)
+    if root.has_error and "<" in text:  # nor some redirects
+        root = parse_tree(re.sub(r"(?<![<>])<>(?![<>])", ">>", commands_after_documents(text)))
+    if root.has_error and "<<<" in text:
+        moved = parse_tree(_BEFORE_STRING.sub(r"\2 \1", text))
+        root = root if moved.has_error else moved
     return root
 
 
@@ -51,16 +106,31 @@ _HEREDOC = re.compile(r"(?<!<)<<-?\s*\\?(['\"]?)(\w+)\1")
 
 def commands_after_documents(text: str) -> str:
     """Return the text with commands after `<<END;` moved below the document, for the grammar."""
-    lines = text.split("\n")
+    for _ in range(MOST_MOVES):
+        moved = _moved_below(text.split("\n"))
+        if moved == text:
+            break
+        text = moved
+    return text
+
+
+def _moved_below(lines: list[str]) -> str:
+    ends: dict[str, list[int]] = {}
+    for index, line in enumerate(lines):
+        ends.setdefault(line.lstrip("\t"), []).append(index)
+    below: dict[int, list[str]] = {}
     for index, line in enumerate(lines):
         opened = _HEREDOC.search(line)
         if opened is None or _HEREDOC.search(line, opened.end()):
             continue
+        found = ends.get(opened[2], [])
+        place = bisect.bisect_right(found, index)
         rest = re.match(r"((?:[^;&'\"`]|&&|>&|&>|'[^']*'|\"[^\"]*\")*)([;&])(.*)", line[opened.end() :], re.DOTALL)
-        end = next((n for n in range(index + 1, len(lines)) if lines[n].lstrip("\t") == opened[2]), None)
-        if rest is not None and rest[3].strip() and end is not None:
+        if rest is not None and rest[3].strip() and place < len(found):
             lines[index] = line[: opened.end()] + rest[1]
-            lines.insert(end + 1, rest[3])
+            below.setdefault(found[place], []).insert(0, rest[3])
+    for index, commands in below.items():
+        lines[index] = "\n".join((lines[index], *commands))
     return "\n".join(lines)
 
 
