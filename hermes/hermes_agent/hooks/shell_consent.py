@@ -7,7 +7,6 @@ Source: plugin contract §9.2.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import shutil
 import time
@@ -89,6 +88,8 @@ class HookConsent:
 
     def difference(self, hook: ShellHook) -> str:
         """Return how a script changed since it was allowed, as a unified diff, or "" without a copy of it."""
+        import difflib  # few scripts change
+
         script, entry = _script(hook), self._entry(hook)
         copy = self._copies / str((entry or {}).get("script_sha256") or "-")
         if script is None or not copy.is_file():

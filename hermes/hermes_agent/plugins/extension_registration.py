@@ -15,7 +15,6 @@ from typing import Any
 from hermes_agent.contracts.context_reference import ContextReferenceProvider
 from hermes_agent.contracts.tool import MCP_SERVER, SKILL
 from hermes_agent.core.registry import Conflict
-from hermes_agent.plugins.blueprints import UnusableBlueprint, make_blueprint
 from hermes_agent.plugins.extension_stores import PlatformHandler
 from hermes_agent.plugins.handles import PluginRegistration
 from hermes_agent.plugins.locales import SURFACES, LocaleLayer, language_id, locale_files, read_texts
@@ -91,6 +90,8 @@ def register_context_reference(by: Registration, provider: ContextReferenceProvi
 
 def register_blueprint(by: Registration, key: str, details: Mapping[str, Any]) -> PluginRegistration | None:
     """Register a blueprint of a scheduled job; log and return None if it is malformed or its key is taken."""
+    from hermes_agent.plugins.blueprints import UnusableBlueprint, make_blueprint  # few plugins have one
+
     store = by.services.extensions.blueprints
     try:
         blueprint = make_blueprint(by.name, key, **details)

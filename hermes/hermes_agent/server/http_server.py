@@ -14,7 +14,7 @@ import ipaddress
 import logging
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -241,7 +241,7 @@ def make_server(
         connections: decides which connections stay open.
         head_timeout_s: time limit for the head of a request, in seconds; after it, the connection is closed.
     """
-    _skip_command_line()
+    _skip_unused()
     from uvicorn.config import Config  # slow import, needed only for serving
     from uvicorn.server import Server as UvicornServer
 
@@ -279,30 +279,36 @@ def make_server(
     return server, finish, lambda timeout_s: first.stop_accepting(server.servers, timeout_s)
 
 
-LIGHT_NAMES = {"Config": "uvicorn.config", "Server": "uvicorn.server"}
-"""Names of the package `uvicorn` that its modules import from it, with their home."""
+def _import_later(name: str, homes: Mapping[str, str] | None = None) -> None:
+    """Make a module that others import run when one of its names is used.
 
-
-def _skip_command_line() -> None:
-    """Make `uvicorn` importable without its command line, until another name of the package is used.
-
-    The package imports its command, which imports click and multiprocessing: 2 MiB of a daemon that uses neither.
+    Args:
+        homes: names that its own parts take from it, with the modules that define them.
     """
-    if "uvicorn" in sys.modules or (spec := importlib.util.find_spec("uvicorn")) is None or spec.loader is None:
+    if name in sys.modules or (spec := importlib.util.find_spec(name)) is None or spec.loader is None:
         return
-    package, loader = importlib.util.module_from_spec(spec), spec.loader
+    module, loader, known = importlib.util.module_from_spec(spec), spec.loader, homes or {}
 
-    def load(name: str) -> object:
-        if name in LIGHT_NAMES:
-            return getattr(importlib.import_module(LIGHT_NAMES[name]), name)
-        if name.startswith("__") and name not in ("__all__", "__version__"):
-            raise AttributeError(name)
-        vars(package).pop("__getattr__", None)
-        loader.exec_module(package)
-        return getattr(package, name)
+    def load(wanted: str) -> object:
+        if wanted in known:
+            return getattr(importlib.import_module(known[wanted]), wanted)
+        if wanted.startswith("__") and wanted not in ("__all__", "__version__"):
+            raise AttributeError(wanted)
+        vars(module).pop("__getattr__", None)
+        loader.exec_module(module)
+        return getattr(module, wanted)
 
-    vars(package)["__getattr__"] = load
-    sys.modules["uvicorn"] = package
+    vars(module)["__getattr__"] = load
+    sys.modules[name] = module
+    parent, _, last = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], last, module)
+
+
+def _skip_unused() -> None:
+    """Leave out what uvicorn imports for its command line and its log: 2 MiB of a daemon without them."""
+    _import_later("uvicorn", {"Config": "uvicorn.config", "Server": "uvicorn.server"})  # click, multiprocessing
+    _import_later("logging.config")  # pickle, socketserver
 
 
 def _protocol(first: _SilentConnections, connections: Connections, head_timeout_s: float) -> type[asyncio.Protocol]:
