@@ -60,6 +60,9 @@ SITE := .cache/site/.done
 GTFOBINS := .cache/gtfobins/.done
 BFCL := .cache/bfcl/.done
 
+# A process that finds the bytecode of an earlier one starts in half the time, and the tests start thousands.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run install uninstall check test test-quick docs pictures site hooks lock clean \
   test-light test-all test-nix test-nixos-modules test-matrix test-update test-vm test-podman test-skills test-readme \
   compat upstream-tests properties fuzz chaos-turns chaos attack agentdojo bench commands eval soak

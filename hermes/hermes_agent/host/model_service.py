@@ -45,6 +45,7 @@ class HostModels:
         """Return the answer of the provider of `auxiliary.embeddings`, else of the configured one."""
         from hermes_agent.models.client import HttpModelClient, LoginModelClient
         from hermes_agent.models.errors import no_embeddings
+        from hermes_agent.models.openai_types import CreateEmbeddingResponse, EmbeddingUsage, JsonObject, field_names
         from hermes_agent.plugins.llm_access import ModelCaller, record_request, request_refusal, task_selection
         from hermes_agent.plugins.llm_client import task_settings
 
@@ -62,13 +63,15 @@ class HostModels:
             raise no_embeddings(selection.endpoint)
         await host.bridge.run(client.warm_up)
         began = time.monotonic()
-        answer: dict[str, Any] = await client.embed({**body, "model": model})
-        tokens = (answer.get("usage") or {}).get("prompt_tokens")
+        answer: JsonObject = await client.embed({**body, "model": model})
+        field = field_names(CreateEmbeddingResponse)
+        tokens = (answer.get(field.usage) or {}).get(field_names(EmbeddingUsage).prompt_tokens)
         usage = Usage(tokens if isinstance(tokens, int) else 0, 0)
         cost = client.embedding_cost_usd(model, usage)
         whole = ModelAnswer(Message("assistant"), "stop", usage, model, selection.provider, cost)
         record_request(host, whole, selection.provider, ModelCaller(EMBEDDINGS_TASK), time.monotonic() - began)
-        return {**answer, "object": "list", "model": str(answer.get("model") or model)}
+        answer |= {field.object: "list", field.model: str(answer.get(field.model) or model)}
+        return answer
 
     async def complete(
         self, task: str, messages: Sequence[Mapping[str, Any]], options: RequestOptions

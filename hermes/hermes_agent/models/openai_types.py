@@ -20,7 +20,8 @@ JsonObject: TypeAlias = dict[Any, Any]
 if TYPE_CHECKING:
     from openai import pagination
     from openai.types import CompletionUsage as CompletionUsage
-    from openai.types import chat, model, responses
+    from openai.types import CreateEmbeddingResponse as CreateEmbeddingResponse
+    from openai.types import chat, create_embedding_response, model, responses
     from openai.types.chat import ChatCompletion as ChatCompletion
     from openai.types.chat import ChatCompletionAssistantMessageParam as ChatCompletionAssistantMessageParam
     from openai.types.chat import ChatCompletionChunk as ChatCompletionChunk
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from openai.types.responses.response_usage import InputTokensDetails as InputTokensDetails
     from openai.types.responses.response_usage import OutputTokensDetails as OutputTokensDetails
 
+    EmbeddingUsage: TypeAlias = create_embedding_response.Usage
     ListedModel: TypeAlias = model.Model
     ModelList: TypeAlias = pagination.SyncPage[model.Model]
     ChunkChoice: TypeAlias = chat.chat_completion_chunk.Choice

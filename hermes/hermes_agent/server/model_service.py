@@ -115,16 +115,27 @@ class ModelEndpoints:
 
     async def known(self) -> dict[str, dict[str, Any]]:
         """Return every entry of the list by its name."""
+        from hermes_agent.models.openai_types import ListedModel, as_dict, field_names  # for a request
+
+        field = field_names(ListedModel)
         listed = [] if self._service is None else await self._service.models()
-        by_name = {entry["id"]: entry for entry in listed}
+        by_name = {entry[field.id]: entry for entry in listed}
         default = by_name.get(self._names[0], {})
-        own = {name: {**by_name.get(name, default), "id": name} for name in self._names}
-        usual = {"object": "model", "created": self._started, "owned_by": "hermes-agent"}
-        return {name: {"id": name, **usual, **entry} for name, entry in {**own, **by_name, **own}.items()}
+        own = {name: {**by_name.get(name, default), field.id: name} for name in self._names}
+
+        def usual(name: str) -> dict[str, Any]:
+            made = ListedModel(id=name, object="model", created=self._started, owned_by="hermes-agent")
+            return as_dict(made)
+
+        return {name: {**usual(name), **entry} for name, entry in {**own, **by_name, **own}.items()}
 
     async def list(self, scope: Scope, receive: Receive) -> HttpReply:
         """Return the models in OpenAI's list format, with their abilities."""
-        return json_reply({"object": "list", "data": [*(await self.known()).values()]})
+        from hermes_agent.models.openai_types import JsonObject, ModelList, field_names  # for a request
+
+        field = field_names(ModelList)
+        listed: JsonObject = {field.object: "list", field.data: [*(await self.known()).values()]}
+        return json_reply(listed)
 
     async def get(self, scope: Scope, receive: Receive) -> HttpReply:
         """Return one model."""
