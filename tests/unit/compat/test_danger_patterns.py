@@ -23,7 +23,7 @@ def test_there_are_seventy_dangerous_patterns_and_twelve_hard_line_ones_in_the_c
     same = "kill process via backtick pgrep/pidof expansion (self-termination)"  # one rule for both ways to write it
     assert rules >= DESCRIPTIONS - {same}
     ours = {rule.key for rule in HARDLINE} - {description for _, description in HARDLINE_PATTERNS}
-    assert ours == {"write to raw block device", "change the rights of the whole system"}
+    assert ours == {"write to raw block device", "change the permissions of the whole system"}
 
 
 REFUSED = "write to block device"

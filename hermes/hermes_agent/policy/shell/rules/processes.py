@@ -453,7 +453,7 @@ HARDLINE_RULES = (
     ShellRule("recursive delete of root filesystem", lambda c: _removed(c, is_root)),
     ShellRule("recursive delete of system directory", lambda c: _removed(c, _system)),
     ShellRule("recursive delete of home directory", lambda c: _removed(c, is_home) or _loses_home(c)),
-    ShellRule("change the rights of the whole system", _changes_rights),
+    ShellRule("change the permissions of the whole system", _changes_rights),
     ShellRule("format filesystem (mkfs)", _mkfs),
     ShellRule("dd to raw block device", _dd),
     ShellRule("redirect to raw block device", _redirect),
