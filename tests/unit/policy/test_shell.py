@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.policy.shell import judge
+from hermes_agent.policy.shell.effects import read_code
 from hermes_agent.policy.shell.parser import LONGEST
 from hermes_agent.policy.shell.rules import HARDLINE, RULES
 from hermes_agent.policy.shell.script import UNKNOWN, apply_expansion
@@ -144,6 +145,28 @@ def test_four_times_the_text_takes_the_judge_no_more_than_some_four_times_the_wo
 
     small = work(22_000)
     assert work(88_000) < 6 * small + 2
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("language", "piece"),
+    [
+        *(("perl", '\\"'), ("javascript", "\\'"), ("awk", '\\"'), ("lua", "File."), ("make", "\n"), ("make", ":")),
+        *(("make", "$(shell "), ("sql", "\n"), ("tcl", "\n"), ("rpm", "%("), ("rpm", "%{lua:")),
+    ],
+)
+def test_four_times_the_code_takes_some_four_times_the_work(language: str, piece: str) -> None:
+    def work(length: int) -> float:
+        began = time.process_time()
+        read_code(language, piece * (length // len(piece)))
+        return time.process_time() - began
+
+    small = work(22_000)
+    assert work(88_000) < 6 * small + 2
+
+
+def test_quotes_that_nothing_closes_hide_no_literal_before_them() -> None:
+    assert judge('ruby -e \'FileUtils.rm_rf("/etc"); x = \\"\' ').hardline
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ _DELETES = re.compile(
 _DELETES_OTHERWISE = re.compile(
     r"\bfile\s+delete\s+(?:-force\s+)?(?:--\s+)?[\"{]?(?P<tcl>[/~][^\s\"}\];]*)"
     r"|\bfind(?:depth)?\b.{0,200}?\b(?:unlink|rmdir|rmtree)\b.{0,80}?[\"'](?P<perl>[/~][^\"']*)[\"']"
-    r"|\b(?:File|Files?Path|Paths?|Pathname|Dir|FileInfo|DirectoryInfo)\b[\w.]*\s*[(\[]\s*[\"'](?P<object>[^\"']+)[\"']\s*[)\]]"
+    r"|\b(?:File|Files?Path|Paths?|Pathname|Dir|FileInfo|DirectoryInfo)\b[\w.]{0,80}\s*[(\[]\s*[\"'](?P<object>[^\"']+)[\"']\s*[)\]]"
     r"\s*\.\s*(?:deleteDir|deleteRecursively|rmtree|rm_rf|delete|Delete|unlink)\b"
 )
 """Deletions with the function after the path, or without quotes."""
@@ -170,7 +170,7 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
     found: list[str] = []
     for run in re.finditer(
         rf"(?:{quotes})(?:\s*(?:,|\.\.?|\+|<>|(?:\s+nil)+|\s)\s*(?:\{{?\s*\w+\s*:\s*)?(?:c?[\[({{]\s*)?(?:{quotes}))*",
-        text,
+        _without_open(text, "'\"`"),
         re.DOTALL,
     ):
         parts = [_unescaped(part[1:-1]) for part in re.findall(quotes, run[0], re.DOTALL)]
@@ -194,6 +194,16 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
     for candidate in dict.fromkeys(found[: MOST_TEXTS * 5]):
         if len(candidate.strip()) > 3 and _may_be_script(candidate):
             yield PossibleScript(candidate)
+
+
+def _without_open(text: str, quotes: str) -> str:
+    """Return the text with quotes that nothing closes as spaces: each would be followed to the end of the text."""
+    for quote in quotes:
+        last = -1
+        for found in re.finditer(rf"(?<!\\)(?:\\\\)*{quote}", text):
+            last = found.end()
+        text = text[: last + 1] + text[last + 1 :].replace(quote, " ")
+    return text
 
 
 def _has_in_order(text: str, first: str, then: str) -> bool:
@@ -271,6 +281,7 @@ def _split_literals(text: str, language: _Language) -> tuple[str, list[str]]:
     )
     pattern = re.compile(f"{quotes}{ticks}{perlish}{regex}|(?:^|(?<=[\\s;{{}}()]))(?:{comments})", re.DOTALL)
     literals: list[str] = []
+    text = _without_open(text, "".join(set(language.quotes) & set("'\"`")))
     text = re.sub(r"\b(if|unless|and|or|not|when|while|until|return|split|grep|print)\s+(?=/)", r"\1 (", text)
 
     def convert(match: re.Match[str]) -> str:

@@ -192,11 +192,11 @@ def _sed(text: str) -> NestedCode:
 
 
 _SQL_SHELL = re.compile(
-    r"(?mi)(?:^|;)\s*(?:\\+!|\.(?:shell|system)\b|system\b|!)\s*(.+)|\bprogram\s+'((?:[^']|'')+)'"
+    r"(?mi)(?:^|;)[\t\x20]*(?:\\+!|\.(?:shell|system)\b|system\b|!)\s*(.+)|\bprogram\s+'((?:[^']|'')+)'"
     r"|\b(?:xp_cmdshell|sys_exec|sys_eval|shellfs|system)\s*\(?\s*'((?:[^']|'')+)'"
-    r"|^\s*(?:\.(?:once|output|import|read)|\\[og]|\\copy\b.*?(?:to|from)\s+program)\s+(?:-\w\s+)?[\"']?\|?\s*'?"
+    r"|^[\t\x20]*(?:\.(?:once|output|import|read)|\\[og]|\\copy\b.*?(?:to|from)\s+program)\s+(?:-\w\s+)?[\"']?\|?\s*'?"
     r"((?<=\|).+|(?<=program ').+)"
-    r"|\\setenv\s+\w*(?:PAGER|EDITOR)\w*\s+(.+)|^\s*(?:\\P|pager)\s+(.+)|(?i:from_program|read_text)\(\s*'((?:[^']|'')+)\|'"
+    r"|\\setenv\s+\w*(?:PAGER|EDITOR)\w*\s+(.+)|^[\t\x20]*(?:\\P|pager)\s+(.+)|(?i:from_program|read_text)\(\s*'((?:[^']|'')+)\|'"
 )
 _SQL_UNTOLD = re.compile(
     r"(?i)\b(?:load_extension|load_file|sys_exec|sys_eval|xp_cmdshell|lo_export|lo_import|into\s+(?:out|dump)file|writefile|edit\s*\("
@@ -204,7 +204,7 @@ _SQL_UNTOLD = re.compile(
     r"|pg_read_file|pg_execute|utl_http|dbms_scheduler)|^\s*\.(?:load|open\s+\|)|\bload\s+'"
 )
 _SQL_FILE = re.compile(
-    r"(?im)^\s*(?:\.(?:output|once|backup|save|clone|log|dump)\s+|\\o\s+)([^|\s]\S*)|into\s+(?:out|dump)file\s+'([^']+)'|(?:writefile\(|copy\s.*?\sto)\s*'([^']+)'"
+    r"(?im)^[\t\x20]*(?:\.(?:output|once|backup|save|clone|log|dump)\s+|\\o\s+)([^|\s]\S*)|into\s+(?:out|dump)file\s+'([^']+)'|(?:writefile\(|copy\s.*?\sto)\s*'([^']+)'"
 )
 
 
@@ -218,23 +218,30 @@ def _sql(text: str) -> NestedCode:
     files = [f": > {m[1] or m[2] or m[3]}" for m in _SQL_FILE.finditer(text)]
     library = (
         frozenset({LIBRARY})
-        if re.search(r"(?im)load_extension|^\s*\.load|install\s+plugin|soname", text)
+        if re.search(r"(?im)load_extension|^[ \t]*\.load|install\s+plugin|soname", text)
         else frozenset[str]()
     )
     return NestedCode((*parts, *files), library | (_UNTOLD if _SQL_UNTOLD.search(text) else frozenset()))
 
 
+def _has_recipe(line: str) -> bool:
+    """Return whether a line of a makefile is a rule with a recipe after `;`."""
+    head, ends, _ = line.partition(";")
+    target, colon, _ = head.partition(":")
+    return bool(ends and colon and target[:1].strip()) and "=" not in head and "#" not in target
+
+
 def _make(text: str) -> NestedCode:
     """Read the recipes, `$(shell …)` and `!=` of a makefile."""
-    parts = [match[1] for match in re.finditer(r"\$[({](?:shell)\s+(.+?)[)}](?=[^)}]|$)", text)]
-    parts += [match[1] for match in re.finditer(r"(?m)^\s*[\w.-]+\s*!=\s*(.+)$", text)]
+    parts = [match[1] for match in re.finditer(r"\$[({](?:shell)\s+(.{1,2000}?)[)}](?=[^)}]|$)", text)]
+    parts += [match[1] for match in re.finditer(r"(?m)^[ \t]*[\w.-]+[ \t]*!=[ \t]*(.+)$", text)]
     parts += [match[1] for match in re.finditer(r"(?m)^(?:override\s+|export\s+)?SHELL\s*:?=\s*(.+)$", text)]
     for line in re.sub(r"\\n", "\n", re.sub(r"\\t", "\t", text)).splitlines():
         if line.startswith("\t"):
             parts.append(line.strip().lstrip("@-+"))
-        elif re.match(r"[^=\s#][^=#]*:[^=]*;", line):
+        elif _has_recipe(line):
             parts.append(line.partition(";")[2].strip().lstrip("@-+"))
-    load = re.search(r"(?m)^\s*-?load\s|\$[({](?:guile|eval|call|foreach)\b", text)
+    load = re.search(r"(?m)^[ \t]*-?load\s|\$[({](?:guile|eval|call|foreach)\b", text)
     eval_option = re.search(r"--eval[=\s](.+)", text)
     return NestedCode((*parts, *([eval_option[1]] if eval_option else [])), _UNTOLD if load else frozenset())
 
@@ -301,8 +308,8 @@ def _dc(text: str) -> NestedCode:
 
 
 def _rpm(text: str) -> NestedCode:
-    parts = [m[1] for m in re.finditer(r"%\((.+)\)", text, re.DOTALL)]
-    lua = re.search(r"%\{lua:(.*)\}", text, re.DOTALL)
+    parts = [m[1] for m in re.finditer(r"%\((.+)\)", text[: text.rfind(")") + 1], re.DOTALL)]
+    lua = re.search(r"%\{lua:(.*)\}", text[: text.rfind("}") + 1], re.DOTALL)
     return NestedCode(tuple(parts)) + (code.read("lua", lua[1]) if lua else NestedCode())
 
 
@@ -310,7 +317,7 @@ def _tcl(text: str) -> NestedCode:
     """Read Tcl: the commands of `exec` and `spawn`."""
     parts = [
         m[1].strip("\"'{}[]")
-        for m in re.finditer(r"(?:^|[\[;{\n]|\b)\s*(?:spawn|exec|open\s+[\"{]?\|)\s*(?:-\w+\s+)*([^;\n\]]+)", text)
+        for m in re.finditer(r"(?:^|[\[;{\n]|\b)[ \t]*(?:spawn|exec|open\s+[\"{]?\|)\s*(?:-\w+\s+)*([^;\n\]]+)", text)
     ]
     plain = re.fullmatch(
         r"(?:\s*(?:spawn|exec|expect|send|interact|set|puts|sleep|wait|exit|eof|timeout)\b[^;\n\[]*[;\n]?)*", text
