@@ -181,7 +181,7 @@ _FOR_EACH = re.compile(
 
 
 def _powershell(text: str) -> NestedCode:
-    """Return code of PowerShell with its loops over a directory: what happens to each entry happens to all."""
+    """Return code of PowerShell and that of its loops, with the directory in place of each entry."""
     loops = (re.sub(r"(?i)\$(?:_|psitem)(?:\.\w+)?", lambda _, at=m[1]: at, m[2]) for m in _FOR_EACH.finditer(text))
     return NestedCode((text, *loops), frozenset({UNDETERMINED}))
 
