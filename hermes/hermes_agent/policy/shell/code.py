@@ -197,7 +197,7 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
 
 
 def _without_open(text: str, quotes: str) -> str:
-    """Return the text with quotes that nothing closes as spaces: each would be followed to the end of the text."""
+    """Return the text with spaces for quotes that nothing closes: each would be searched to the end."""
     for quote in quotes:
         last = -1
         for found in re.finditer(rf"(?<!\\)(?:\\\\)*{quote}", text):
