@@ -48,7 +48,8 @@ let
       [ ]
       ""
     ]);
-  memoryMb = section.host.memory_mb or 1024;
+  # An option that is not set is null; the default is the agent's.
+  memoryMb = if lib.isInt (section.host.memory_mb or null) then section.host.memory_mb else 1024;
   isolated = lib.unique (cfg.plugins.isolated ++ byEntry ++ byAll);
 
   granted =
