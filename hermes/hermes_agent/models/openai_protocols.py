@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.messages import Content, Message, ToolCall
 from hermes_agent.core.tool_schemas import BY_NAME, OPENAI, SchemaDialect, adapt_schema
+from hermes_agent.models.chat_reasoning import TaggedReasoning, add_detail, delta_reasoning
 from hermes_agent.models.openai_types import (
     ChatCompletionChunk,
     ChoiceDelta,
@@ -112,6 +113,7 @@ class _ChatAnswerBuilder(AnswerBuilder):
         self._calls = _ToolCallBuilder()
         self._reasoning: list[str] = []
         self._details: list[dict[str, Any]] = []
+        self._tagged = TaggedReasoning()
 
     def chunk(self, chunk: JsonObject) -> str:
         if chunk.get("error") or chunk.get(CHUNK.object) == "error":
@@ -131,10 +133,13 @@ class _ChatAnswerBuilder(AnswerBuilder):
         self._calls.add(delta.get(DELTA.tool_calls) or ())
         if self.provider.profile.wants_reasoning and isinstance(delta.get("reasoning_content"), str):
             self._reasoning.append(delta["reasoning_content"])
-        self.reasoning += _delta_reasoning(delta)
+        self.reasoning += delta_reasoning(delta)
         for detail in delta.get("reasoning_details") or ():  # OpenRouter, MiniMax
-            _add_detail(self._details, detail)
-        return _delta_text(delta.get(DELTA.content)) + _delta_text(delta.get(DELTA.refusal))
+            add_detail(self._details, detail)
+        text = _delta_text(delta.get(DELTA.content)) + _delta_text(delta.get(DELTA.refusal))
+        reasoning, text = self._tagged.split(text, is_last=bool(self.finish_reason))
+        self.reasoning += reasoning
+        return text
 
     def calls(self) -> list[dict[str, str]]:
         return self._calls.calls
@@ -189,32 +194,6 @@ def _begins_another(call: dict[str, str], given_id: str, name: str, *, by_index:
     if given_id and call["id"]:
         return given_id != call["id"] and bool(name)
     return not by_index and bool(name) and parse_json(call["arguments"]) is not None
-
-
-def _delta_reasoning(delta: JsonObject) -> str:
-    """Return the readable reasoning of a chunk: a field of many servers, or of OpenRouter's details."""
-    for name in ("reasoning_content", "reasoning"):
-        if isinstance(delta.get(name), str):
-            return str(delta[name])
-    details = delta.get("reasoning_details")
-    if not isinstance(details, list):
-        return ""
-    return "".join(str(d.get("text") or d.get("summary") or "") for d in details if isinstance(d, dict))
-
-
-def _add_detail(details: list[dict[str, Any]], detail: dict[str, Any]) -> None:
-    """Add a piece of reasoning; pieces with the same `index` are joined."""
-    index = detail.get("index")
-    known = next((d for d in details if index is not None and d.get("index") == index), None)
-    if known is None:
-        details.append(dict(detail))
-        return
-    for key, value in detail.items():
-        joined = key in ("text", "summary", "data") and isinstance(known.get(key), str) and isinstance(value, str)
-        if joined:
-            known[key] += value
-        elif value is not None:
-            known[key] = value
 
 
 def _delta_text(content: Any) -> str:

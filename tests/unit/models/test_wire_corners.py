@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, TextPart
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, ReasoningPart, TextPart
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, ToolCall
 from peers.asking import answer_of, client_for
@@ -124,6 +125,23 @@ async def test_parallel_calls_whose_pieces_are_mixed() -> None:
 async def test_call_without_a_name_is_malformed() -> None:
     error = await failed(sse(calls({"index": 0, "id": "a"}), chunk(finish_reason="tool_calls")))
     assert (error.kind, "without a name" in error.message) == ("cut_off", True)
+
+
+async def test_reasoning_between_tags_is_shown_as_reasoning_and_is_no_part_of_the_answer() -> None:
+    stream = sse(*(chunk({"content": piece}) for piece in ("<thi", "nk>I count", ".</think>", "\n\nFo", "ur.")), STOP)
+    async with raw_server(stream, DONE) as raw:
+        client = client_for(raw.base_url, provider="custom")
+        async with asyncio.timeout(5):
+            items = [item async for item in client.stream(replace(QUESTION, shows_reasoning=True))]
+        await client.aclose()
+    shown = [item for item in items if isinstance(item, ReasoningPart | TextPart)]
+    assert shown == [ReasoningPart("I count"), ReasoningPart("."), TextPart("Fo"), TextPart("ur.")]
+    assert items[-1].message.content == "Four."
+
+    texts, answer, _ = await asked(sse(chunk({"content": "<th"}), STOP), DONE)
+    assert (texts, answer.message.content) == (["<th"], "<th"), "what may have become a tag is text at the end"
+    whole = {"choices": [{"message": {"content": "<think>hm</think>4"}, "finish_reason": "stop"}]}
+    assert (await asked(json.dumps(whole).encode(), content_type="application/json"))[1].message.content == "4"
 
 
 async def test_content_in_parts_refusal_and_reasoning() -> None:
