@@ -16,7 +16,6 @@ from typing import Any, Literal, cast
 from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.messages import Content, Message, ToolCall
 from hermes_agent.core.tool_schemas import BY_NAME, OPENAI, SchemaDialect, adapt_schema
-from hermes_agent.models.chat_reasoning import TaggedReasoning, add_detail, delta_reasoning
 from hermes_agent.models.openai_types import (
     ChatCompletionChunk,
     ChoiceDelta,
@@ -42,6 +41,7 @@ from hermes_agent.models.openai_types import (
     field_names,
 )
 from hermes_agent.models.providers import CHAT_COMPLETIONS, ModelEndpoint, ModelProvider
+from hermes_agent.models.reasoning_pieces import TaggedReasoning, add_detail, delta_reasoning
 from hermes_agent.models.wire_protocol import (
     AnswerBuilder,
     ErrorReplyReceived,
