@@ -178,6 +178,23 @@ in
         };
         instance.instances.alice.plugins.isolated = [ "hello" ];
       };
+  # The memory of a plugin's unit, by `plugins.host.memory_mb`.
+  isolatedMemory =
+    lib.mapAttrs
+      (
+        _: host:
+        (host' {
+          services.settings.plugins = {
+            entries.hello.isolation = "host";
+            inherit host;
+          };
+        }).config.systemd.services."hermes-plugin-hello@".serviceConfig.MemoryMax
+      )
+      {
+        unset = { };
+        more.memory_mb = 2048;
+        none.memory_mb = 0;
+      };
   warned = host' { services.environment.TELEGRAM_BOT_TOKEN = "in the keyring"; };
   # Generations of one host.
   changed = lib.mapAttrs (_: settings: host' { services = { inherit settings; }; }) {

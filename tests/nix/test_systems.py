@@ -87,6 +87,10 @@ def test_a_unit_of_an_isolated_plugin_is_hardened_and_shows_what_is_granted(nix)
     }
 
 
+def test_the_memory_of_a_plugin_s_unit_is_that_of_the_setting(nix) -> None:
+    assert nix.evaluate("isolatedMemory") == {"unset": "1024M", "more": "2048M", "none": "infinity"}
+
+
 def test_a_command_has_limits_of_its_own(nix) -> None:
     for name, memory, tasks in (("systems.minimal", "2G", 512), ("limited", "8G", 4096)):
         unit = nix.evaluate(f"{name}.config.systemd.services")["hermes-exec@"]["serviceConfig"]
