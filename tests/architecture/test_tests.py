@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import ast
 import itertools
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from vm.machine import WITHIN
 
 TESTS = Path(__file__).parents[1]
 FILES = [
@@ -223,3 +229,33 @@ def test_a_patch_is_found() -> None:
     assert list(patches(ast.parse(f"{head}with mock.patch.object(redaction, '_forms', f): pass"))) == [3]
     assert list(patches(ast.parse("monkeypatch.setattr('hermes_agent.x.Y', 1)"))) == [1]
     assert list(patches(ast.parse(f"{head}monkeypatch.setattr(os, 'geteuid', f)"))) == []
+
+
+def test_the_virtual_machine_gets_all_that_its_suites_import(tmp_path: Path) -> None:
+    for name in WITHIN:
+        source, target = TESTS / name, tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    found = subprocess.run(
+        [
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "--collect-only",
+                "-p",
+                "no:cacheprovider",
+                "-p",
+                "vm.booted.plugin",
+            ),
+            *("--noconftest", "--import-mode=importlib", "-c", os.devnull, "--rootdir", tmp_path),
+            *("unit/workspace/test_bounds.py", "vm/booted/exec_unit.py"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(TESTS.parent / "hermes")))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout

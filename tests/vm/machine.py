@@ -145,6 +145,10 @@ def boot(
     return text
 
 
+WITHIN = ("contracts", "peers/sshd.py", "waiting.py", "unit/workspace/test_bounds.py", "vm/booted")
+"""What runs in the machine, and what it imports of the tests."""
+
+
 def _text(answer: Path) -> str:
     return answer.read_bytes().decode("utf-8", "replace").replace("\r", "") if answer.exists() else ""
 
@@ -155,9 +159,7 @@ def _program() -> dict[str, Path | str]:
         "/opt/sources/hermes_agent": CHECKOUT / "hermes" / "hermes_agent",
         "/opt/sources/hermes_agent/_bundled": CHECKOUT / "plugins",
         "/opt/packaging": CHECKOUT / "packaging" / "systemd",
-        "/opt/tests/contracts": CHECKOUT / "tests" / "contracts",
-        "/opt/tests/unit/workspace/test_bounds.py": CHECKOUT / "tests" / "unit" / "workspace" / "test_bounds.py",
-        "/opt/tests/vm/booted": CHECKOUT / "tests" / "vm" / "booted",
+        **{f"/opt/tests/{name}": CHECKOUT / "tests" / name for name in WITHIN},
     }
     lines = (CHECKOUT / "requirements" / "run.txt").read_text().splitlines()
     for name in (*(line.split("==")[0] for line in lines if re.match(r"[a-z0-9]", line)), *TESTS):
