@@ -25,12 +25,13 @@ from hermes_agent.contracts.model_client import (
     ModelRequest,
     ReasoningPart,
     TextPart,
+    classify_error,
     loading_notice,
 )
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.secrecy import MASK
-from hermes_agent.hooks import MiddlewareChain
+from hermes_agent.hooks import HookResult, MiddlewareChain
 from hermes_agent.hooks.middleware import Trace
 from hermes_agent.hooks.observers import redact_payload
 from hermes_agent.models.client_pool import ChosenModel
@@ -233,10 +234,17 @@ class ModelStep:
             await self.context.interrupt.run(asyncio.sleep(pause_s))
 
     async def _reclassified(self, error: ModelError, request: ModelRequest) -> ModelError:
-        """Return the error as `transform_api_error_classification` classifies it, else unchanged."""
+        """Return the error as a hook, else the provider's profile, classifies it; else unchanged."""
+        chosen = self.attempts.chosen
+        changed = await self._reclassified_by_hook(error, request, chosen)
+        if changed is not error:
+            return changed
+        answer = await classify_error(chosen.client, error, chosen.name)
+        return reclassified(error, [HookResult(f"{chosen.client.provider} (model provider)", answer)])
+
+    async def _reclassified_by_hook(self, error: ModelError, request: ModelRequest, chosen: ChosenModel) -> ModelError:
         if not self.context.hooks.has(CLASSIFICATION):
             return error
-        chosen = self.attempts.chosen
         chars = len(json.dumps(to_keywords(request), ensure_ascii=False, default=str))
         answers = await self.context.call_hook(
             CLASSIFICATION,
@@ -244,9 +252,9 @@ class ModelStep:
             model=chosen.name,
             status_code=error.status,
             error_type=type(error).__name__,
-            error_code=error.kind,
+            error_code=error.reply_code or error.kind,
             error_message=error.message,
-            error_body={},
+            error_body=dict(error.reply_body),
             error=error,
             approx_tokens=chars // 4,
             context_length=chosen.context_length,

@@ -23,6 +23,7 @@ from hermes_agent.config.schema import parse_path
 from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.core.secrecy import looks_like_secret_name
 from hermes_agent.cron.job_store import outputs_of
+from hermes_agent.models.process_profile import find_program
 from hermes_agent.plugins.discovery import add_every_memory_folder, bundled_memories, discover
 
 _host_id = 0
@@ -284,6 +285,8 @@ def list_available_providers() -> list[dict[str, Any]]:
 
 
 def _has_key(profile: ProviderProfile) -> bool:
+    if profile.process_command:
+        return find_program(profile) is not None
     keys = [name for name in profile.env_vars if not name.endswith("_BASE_URL")]
     return not profile.needs_key or any(get_env_value(name) for name in keys)
 

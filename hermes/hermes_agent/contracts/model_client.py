@@ -9,7 +9,7 @@ URL leads to, such as one in a child process of the agent.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,8 +20,10 @@ from hermes_agent.core.messages import Message, Usage
 
 if TYPE_CHECKING:
     from hermes_agent.contracts.command import CliCommand
+    from hermes_agent.core.errors import ModelError
 
 __all__ = [
+    "ClassifyingClient",
     "ClientProfile",
     "ClientServices",
     "LoadingModel",
@@ -38,6 +40,7 @@ __all__ = [
     "SetupHint",
     "TextPart",
     "ToolDefinitions",
+    "classify_error",
     "loading_notice",
 ]
 
@@ -259,6 +262,20 @@ def loading_notice(client: ModelClient | LoadingModel) -> str:
     """Return the notice before a request of this client, or ""."""
     notice: Callable[[], str] | None = getattr(client, "loading_notice", None)
     return notice() if notice is not None else ""
+
+
+class ClassifyingClient(Protocol):
+    """Addition to a `ModelClient` that knows the errors of its provider."""
+
+    async def classify_error(self, error: ModelError, model: str) -> Any:
+        """Return a mapping with `reason`, as for `transform_api_error_classification`; None changes nothing."""
+        ...
+
+
+async def classify_error(client: ModelClient | ClassifyingClient, error: ModelError, model: str) -> Any:
+    """Return what the client makes of a failed request, or None."""
+    classify: Callable[[ModelError, str], Awaitable[Any]] | None = getattr(client, "classify_error", None)
+    return None if classify is None else await classify(error, model)
 
 
 class MakeHttpClient(Protocol):

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from hermes_agent.contracts.kind import Kind
+from hermes_agent.core.errors import ModelError
 
 __all__ = [
     "AUXILIARY_TASK",
@@ -23,13 +25,16 @@ __all__ = [
     "BUILTIN_TASKS",
     "MODEL_PROVIDER",
     "NotSignedIn",
+    "HOOKS_LIMIT_S",
     "OMIT_TEMPERATURE",
     "PooledCredential",
     "ProviderProfile",
+    "RunHooks",
     "TASK_DEFAULTS",
     "UnsignedRequest",
     "WITHOUT_EFFECT",
     "check_profile",
+    "classify_by_profile",
     "fields_without_effect",
     "fetch_model_entries",
     "fetch_model_ids",
@@ -39,6 +44,10 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+RunHooks = Callable[..., Awaitable[Any]]
+"""Runs a function in a worker thread (`Bridge.run`)."""
+HOOKS_LIMIT_S = 10.0
+"""Longest wait for the hooks of a profile, in seconds."""
 LONGEST_LIST = 8 * 1024 * 1024
 """Largest list of models that is read, in bytes."""
 
@@ -145,16 +154,22 @@ class ProviderProfile:
     supports_prompt_cache_key: bool = False
     native_reasoning_details_type: str | None = None
     process_command: str = ""
+    """Program of this machine that answers in place of a server, over the Agent Client Protocol or `create_client`."""
     process_args: tuple[str, ...] = ()
     process_command_env_vars: tuple[str, ...] = ()
+    """Environment variables that override `process_command`, best first."""
     process_args_env_var: str = ""
+    """Environment variable that overrides `process_args`, in the words of a shell."""
     model_aliases: dict[str, str] = field(default_factory=dict)
     model_capabilities: dict[str, Any] = field(default_factory=dict)
     classify_api_error: Callable[..., Any] | None = None
+    """Called with `error, *, status_code, error_code, message, body, model` after a failed request of this provider.
+
+    It returns a mapping as for `transform_api_error_classification`, or None. That hook goes first."""
     unsupported_response_formats: tuple[str, ...] = ()
     """Types of `response_format` that the provider lacks (`json_schema`, `json_object`): left out, with a notice.
 
-    The other fields from `supports_prompt_cache_key` on are upstream's of 0.23, kept for plugins (`WITHOUT_EFFECT`)."""
+    Fields of 0.23 that have no effect here are in `WITHOUT_EFFECT`."""
     auth_handler: Callable[[str, Any], bool] | None = None
     """Called by `hermes auth login` with `add` and the arguments (`provider`, `label`, `no_browser`).
 
@@ -238,6 +253,14 @@ class ProviderProfile:
         """Extension: return a description of the credential of `sign`, without a request. Raises NotSignedIn."""
         return ""
 
+    def create_client(self, **options: Any) -> Any:
+        """Return a client of the program: `chat.completions.create(…)` answers, `close()` ends it.
+
+        Args:
+            options: `api_key` (the provider's name), `base_url`, `command` and `args`.
+        """
+        raise NotImplementedError
+
     def default_vision_model(self) -> str | None:
         """Return a model that accepts images."""
         return None
@@ -258,9 +281,7 @@ class ProviderProfile:
 
 
 WITHOUT_EFFECT = (
-    *("supports_prompt_cache_key", "native_reasoning_details_type", "process_command", "process_args"),
-    *("process_command_env_vars", "process_args_env_var", "model_aliases", "model_capabilities"),
-    "classify_api_error",
+    *("supports_prompt_cache_key", "native_reasoning_details_type", "model_aliases", "model_capabilities"),
 )
 """Fields of a profile that the agent accepts and does not use."""
 
@@ -268,6 +289,31 @@ WITHOUT_EFFECT = (
 def fields_without_effect(profile: ProviderProfile) -> list[str]:
     """Return the fields that a profile sets and that the agent does not use."""
     return [name for name in WITHOUT_EFFECT if getattr(profile, name, None)]
+
+
+async def classify_by_profile(profile: ProviderProfile, error: ModelError, model: str, run: RunHooks | None) -> Any:
+    """Return the answer of `classify_api_error` of a profile; None without one, and if it fails.
+
+    Args:
+        run: runs it in a worker; None calls it on the loop.
+    """
+    if profile.classify_api_error is None:
+        return None
+    own = error.__cause__ if isinstance(error.__cause__, Exception) and error.status is None else error
+    ask = partial(
+        profile.classify_api_error,
+        own,
+        status_code=error.status,
+        error_code=error.reply_code,
+        message=(error.reply_text or error.message).lower(),
+        body=dict(error.reply_body),
+        model=model,
+    )
+    try:
+        return ask() if run is None else await run(ask, deadline_s=HOOKS_LIMIT_S)
+    except Exception as exc:  # a plugin's code; the agent classifies the error itself
+        logger.warning("classify_api_error of model provider `%s` failed: %s", profile.name, exc, exc_info=exc)
+        return None
 
 
 def check_profile(profile: Any) -> str:

@@ -15,7 +15,8 @@ HermesError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from hermes_agent.core.messages import Usage
@@ -117,6 +118,12 @@ class ModelError(UserError):
         """`length` or `content_filter` if an answer without text ended so; else empty."""
         self.usage: Usage | None = None
         """Tokens that the answer used, or None."""
+        self.reply_text = ""
+        """Text of the provider's error, unchanged; "" without an answer of it."""
+        self.reply_code = ""
+        """Code of the provider's error; "" if it names none."""
+        self.reply_body: Mapping[str, Any] = {}
+        """Body of the provider's error."""
 
 
 class UnsupportedOption(ModelError):

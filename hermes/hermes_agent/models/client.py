@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from hermes_agent.contracts.model_client import (
     RequestOptions,
     TextPart,
 )
-from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE
+from hermes_agent.contracts.model_provider import HOOKS_LIMIT_S, OMIT_TEMPERATURE, RunHooks, classify_by_profile
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import Usage
 from hermes_agent.credentials.logins import Login, LoginExpired, LoginStore
@@ -62,15 +62,9 @@ DRAIN_S = 0.25
 """Seconds that the end of the body may take after the end of the stream."""
 EFFORT = "reasoning_effort"
 _THINKING = re.compile(r"reasoning|thinking|effort", re.IGNORECASE)
-HOOKS_LIMIT_S = 10.0
-"""Longest wait for the hooks of a profile, in seconds."""
-
 
 LISTED = field_names(ListedModel)
 LIST = field_names(ModelList)
-
-RunHooks = Callable[..., Awaitable[Any]]
-"""Runs a function in a worker thread (`Bridge.run`)."""
 
 
 class HttpModelClient:
@@ -238,6 +232,10 @@ class HttpModelClient:
             return found
         return self._wire.unsupported(model, options)
 
+    async def classify_error(self, error: ModelError, model: str) -> Any:
+        """Return what the provider's profile makes of a failed request (see `ClassifyingClient`)."""
+        return await classify_by_profile(self._endpoint.provider.profile, error, model, self._run_hooks)
+
     def warm_up(self) -> None:
         """Import the HTTP library (see `ModelClient.warm_up`)."""
         load_http()
@@ -397,6 +395,7 @@ class LoginModelClient:
         self.api_mode, self.url = client.api_mode, client.url
         self.is_priced, self.warm_up, self.aclose = client.is_priced, client.warm_up, client.aclose
         self.unsupported, self.embedding_cost_usd = client.unsupported, client.embedding_cost_usd
+        self.classify_error = client.classify_error
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Send a request, and once more with a new token if this one is rejected (see `ModelClient.stream`)."""

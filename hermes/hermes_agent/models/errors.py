@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from hermes_agent.contracts.model_provider import NotSignedIn
 from hermes_agent.core.errors import ContextTooLong, ModelError, ModelErrorKind, UnsupportedOption
@@ -44,6 +46,8 @@ class ErrorReply:
     """HTTP status, or the status that an error inside a stream names."""
     retry_after_s: float | None = None
     """Seconds after which the provider allows a retry."""
+    body: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The whole body, for a profile that classifies errors itself."""
 
 
 def missing_key(endpoint: ModelEndpoint, model: str) -> ModelError:
@@ -146,6 +150,12 @@ def error_from_reply(endpoint: ModelEndpoint, model: str, reply: ErrorReply, *, 
     Args:
         streaming: whether it came inside a stream that had begun; a reply of no known kind is then `cut_off`.
     """
+    error = _error_of_kind(endpoint, model, reply, streaming=streaming)
+    error.reply_text, error.reply_code, error.reply_body = reply.message, reply.code, reply.body
+    return error
+
+
+def _error_of_kind(endpoint: ModelEndpoint, model: str, reply: ErrorReply, *, streaming: bool) -> ModelError:
     status, text = reply.status, f"{reply.code} {reply.message}"
     if status == 402 or reply.code in _NO_CREDIT:
         hint = "The account has no credit left: add some, or choose another provider."

@@ -30,6 +30,7 @@ from hermes_agent.core.text import shorten
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import LoginStore
 from hermes_agent.models.bundled import BUNDLED_ORDER, bundled_profile
+from hermes_agent.models.process_profile import as_client_profile
 
 CUSTOM = "custom"
 """The provider for any other server, at `model.base_url`."""
@@ -98,7 +99,8 @@ def _at_start(name: str) -> str:
 
 
 def provider_from_profile(profile: ProviderProfile) -> ModelProvider:
-    """Return the provider of a profile."""
+    """Return the provider of a profile; that of a program brings its own client."""
+    profile = as_client_profile(profile)
     provider = ModelProvider(
         profile,
         profile.base_url.rstrip("/"),
@@ -340,7 +342,8 @@ class ProviderCatalog(StoreGroup):
 
     def client_profiles(self) -> list[ClientProfile]:
         """Return the profiles that bring their own client, in the order of `profiles`."""
-        return [profile for profile in self.profiles() if isinstance(profile, ClientProfile)]
+        found = map(as_client_profile, self.profiles())
+        return [profile for profile in found if isinstance(profile, ClientProfile)]
 
     def names(self) -> list[str]:
         """Return every name, without reading profiles."""

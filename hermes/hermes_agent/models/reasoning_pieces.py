@@ -47,7 +47,7 @@ class TaggedReasoning:
         if not self._has_ended:
             at = self._held.find(self._end)
             if at < 0:
-                kept = 0 if is_last else _overlap(self._held, self._end)
+                kept = 0 if is_last else overlap(self._held, self._end)
                 reasoning = self._held[: len(self._held) - kept]
                 self._held = self._held[len(self._held) - kept :]
                 return reasoning, ""
@@ -62,7 +62,7 @@ class TaggedReasoning:
         return text
 
 
-def _overlap(text: str, tag: str) -> int:
+def overlap(text: str, tag: str) -> int:
     """Return how many characters at the end of the text begin the tag."""
     return next((size for size in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:size])), 0)
 

@@ -38,7 +38,8 @@ from hermes_agent.models.providers import (
 )
 
 if TYPE_CHECKING:
-    from hermes_agent.models.client import HttpModelClient, RunHooks
+    from hermes_agent.contracts.model_provider import RunHooks
+    from hermes_agent.models.client import HttpModelClient
     from hermes_agent.models.http_transport import HttpTimeouts
 
 

@@ -439,7 +439,8 @@ def parse_error_reply(value: Any, *, status: int | None = None, retry_after_s: f
     if status is None and isinstance(code, int) and 400 <= code <= 599:
         status = code
     word = code if isinstance(code, str) else error.get("type") or error.get("status") or ""
-    return ErrorReply(message, str(word), status, first_given(retry_after_s, _retry_info(error.get("details"))))
+    wait_s = first_given(retry_after_s, _retry_info(error.get("details")))
+    return ErrorReply(message, str(word), status, wait_s, value)
 
 
 def _retry_info(details: Any) -> float | None:
