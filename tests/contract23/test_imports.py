@@ -158,3 +158,38 @@ def test_e9_a_global_that_is_set_under_the_old_path_is_seen_under_the_new_one() 
 def test_the_generation_of_a_plugin_is_read_from_its_imports(tmp_path: Path, code: str, expected: str) -> None:
     folder = plugin(tmp_path / "p", code + "raise RuntimeError('imported')\n")
     assert import_generation(str(folder), "user") == expected
+
+
+ADAPTER = """
+class AcmeAdapter:
+    greeting = "hello"
+
+
+def register(ctx):
+    pass
+"""
+DERIVED = """
+from plugins.platforms.acme import adapter
+from plugins.platforms.acme.adapter import AcmeAdapter
+
+class Louder(AcmeAdapter):
+    def greet(self):
+        return self.greeting.upper()
+
+def register(ctx):
+    adapter.register(ctx)
+    ctx.register_command("louder", lambda args: Louder().greet())
+"""
+
+
+def test_e7_a_plugin_derives_from_the_adapter_of_another_that_it_requires(tmp_path: Path) -> None:
+    """As one does that changes upstream's adapter of a service, which is installed as a plugin."""
+    derived = plugin(tmp_path / "a-louder", DERIVED, "name: a-louder\nrequires_plugins: [acme-platform]\n")
+    acme = plugin(tmp_path / "acme", "from .adapter import register\n", "name: acme-platform\nkind: platform\n")
+    (acme / "adapter.py").write_text(ADAPTER, encoding="utf-8")
+
+    with plugin_host(derived, strict=False) as host:
+        assert "install" in str(host.record.error)
+        assert "requires_plugins" in str(host.record.error)
+    with plugin_host(derived, acme) as host:
+        assert host.run_command("/louder") == "HELLO"

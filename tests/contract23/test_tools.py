@@ -45,6 +45,19 @@ def test_e1_a_handler_without_keywords_and_one_that_names_some_both_work() -> No
         assert host.dispatch_tool("named") == f"task {host.conversation.session_id}"
 
 
+def test_b17_the_name_of_a_tool_of_upstream_that_is_absent_here_is_free_for_a_plugin() -> None:
+    def register(ctx: Any) -> None:
+        for name in ("discord_admin", "discord_pin"):
+            schema = {"name": name, "description": "x", "parameters": PARAMETERS}
+            ctx.register_tool(name, toolset="discord", schema=schema, handler=lambda args, **kw: "the plugin")
+
+    with plugin_host(register) as host:
+        assert host.notes == []
+        assert host.dispatch_tool("discord_admin") == "the plugin"
+        assert host.host.toolsets.resolve("discord") == ["discord_admin", "discord_pin"]
+        assert "discord_pin" not in host.visible_tools  # as upstream's, this toolset is off until it is selected
+
+
 def test_e2_a_result_that_is_a_dict_does_not_end_the_turn() -> None:
     with plugin_host(registering("odd", lambda args, **kw: {"a": 1}), model=[call("odd"), "done"]) as host:
         answer = host.ask("go")
