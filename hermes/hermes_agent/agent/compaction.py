@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from hermes_agent.agent.compressor import rough_tokens, text_tokens
+from hermes_agent.agent.compressor import message_tokens, rough_tokens
 from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.agent.turn_context import Interrupted, TurnContext
 from hermes_agent.contracts import context_engine
@@ -47,13 +47,18 @@ class _TokenCount:
 
     def add(self, history: Sequence[Message]) -> bool:
         """Count new messages; return False for another history than the last time, which is counted in full."""
-        grew = self._count == 0 or (self._count <= len(history) and history[self._count - 1] == self._last)
+        grew = self._count == 0
+        if not grew and self._count <= len(history):
+            last = history[self._count - 1]
+            grew = last is self._last or last == self._last
         if not grew:
             self.tokens = self.text = self._count = 0
-        if new := [message.to_dict() for message in history[self._count :]]:
-            self.tokens += rough_tokens(new)
-            self.text += text_tokens(new)
-            self._count, self._last = len(history), history[-1]
+        for message in history[self._count :]:
+            in_text, others = message_tokens(message.to_dict())
+            self.tokens += in_text + others
+            self.text += in_text
+            self._last = message
+        self._count = len(history)
         return grew
 
 

@@ -26,26 +26,24 @@ _TOKENS_PER_PICTURE = 1200
 
 def rough_tokens(messages: Iterable[Mapping[str, Any]]) -> int:
     """Return about how many tokens messages of the chat-completions form have."""
-    return sum(map(_message_tokens, messages))
+    return sum(map(sum, map(message_tokens, messages)))
 
 
-def text_tokens(messages: Iterable[Mapping[str, Any]]) -> int:
-    """Return the estimate of `rough_tokens` for the text alone, without marks, pictures and other parts."""
-    return sum(_message_tokens(message, 0, 0) for message in messages)
-
-
-def _message_tokens(
-    message: Mapping[str, Any], of_a_message: int = _TOKENS_PER_MESSAGE, of_a_picture: int = _TOKENS_PER_PICTURE
-) -> int:
+def message_tokens(message: Mapping[str, Any]) -> tuple[int, int]:
+    """Return about how many tokens the text of a message has, and its marks, pictures and other parts."""
     content = message.get("content") or ""
-    count = of_a_message
+    in_text, others = 0, _TOKENS_PER_MESSAGE
     for part in [content] if isinstance(content, str) else content:
         text = part if isinstance(part, str) else part.get("text") if isinstance(part, Mapping) else None
-        count += count_tokens(text) if isinstance(text, str) else of_a_picture
+        if isinstance(text, str):
+            in_text += count_tokens(text)
+        else:
+            others += _TOKENS_PER_PICTURE
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}
-        count += of_a_message + count_tokens(f"{function.get('name')}{function.get('arguments')}")
-    return count
+        in_text += count_tokens(f"{function.get('name')}{function.get('arguments')}")
+        others += _TOKENS_PER_MESSAGE
+    return in_text, others
 
 
 Summarise = Callable[[str, int], str]

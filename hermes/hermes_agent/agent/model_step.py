@@ -143,6 +143,8 @@ def _copy_response(response: Any, answer: ModelAnswer) -> Any:
     return to_response(answer) | {k: response.get(k) for k in ("id", "created")}
 
 
+FIELDS = ("max_tokens", "temperature", "extra")
+"""Fields of a request, besides model, messages and tools, that plugins change."""
 CLASSIFICATION = "transform_api_error_classification"
 STREAM = ("on_stream_start", "on_stream_delta", "on_stream_end")
 HOOKS = ("pre_api_request", "post_api_request", "api_request_error", *STREAM)
@@ -317,7 +319,7 @@ class ModelStep:
             ).stream()
         else:
             stream = self._send(request)
-        if any(map(hooks.has, HOOKS)):
+        if hooks.has_any(HOOKS):
             return self._observed(request, stream, trace)
         return self.context.interrupt.iterate(stream)
 
@@ -325,8 +327,9 @@ class ModelStep:
         """Send a request and record it for a replay, unless it continues an answer that broke off."""
         history, chosen, known = self.context.history, self.attempts.chosen, self.attempts.request(self._request)
         if not self._is_continuation:
-            fields = ("max_tokens", "temperature", "extra")
-            changes = {f: value for f in fields if (value := getattr(request, f)) != getattr(known, f)}
+            changes = (
+                {} if request is known else {f: v for f in FIELDS if (v := getattr(request, f)) != getattr(known, f)}
+            )
             wrappers = self._wrappers() if request != self._given else {}
             plugins = {**history.sent_texts.plugins, **self._plugins, **wrappers}
             history.record.add_sent(self.context.turn_id, self.number, request, changes, plugins)
@@ -335,6 +338,8 @@ class ModelStep:
     def _wrappers(self) -> dict[str, None]:
         """Return the plugins with `llm_execution` middleware."""
         middleware = self.context.hooks.middleware
+        if not middleware.has(KIND):
+            return {}
         return dict.fromkeys(plugin for plugin, _ in middleware.listeners("llm_execution"))
 
     async def _changed(self, request: ModelRequest) -> tuple[ModelRequest, Trace]:

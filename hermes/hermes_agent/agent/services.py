@@ -263,7 +263,7 @@ class ConversationServices:
     def _offered(
         self, platform: str, toolsets: Collection[str] | None, withheld: Collection[str], window: int
     ) -> _OfferedTools:
-        names = tuple(name for name in self.toolsets.offered_tools(platform, toolsets) if name not in withheld)
+        names = tuple([name for name in self.toolsets.offered_tools(platform, toolsets) if name not in withheld])
         searched = self.search is not None and TOOL_CALL in names
         return _OfferedTools(names, self.toolsets.named_tools(platform, toolsets) if searched else frozenset(), window)
 

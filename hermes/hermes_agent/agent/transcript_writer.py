@@ -93,8 +93,10 @@ class TurnRecorder:
         self._messages: Sequence[Message] = ()
         self._tools: tuple[Sequence[dict[str, Any]], str] = ((), "")
         """The tools of the last request as the agent made it, with their digest."""
+        self._head: list[Any] = []
+        """Model, system prompt and digest of the tools of that request."""
         self._request_digest = ""
-        """Digest of the last request as the agent made it."""
+        """Digest of that request."""
         self._note: SentRecord | None = None
         """How that request was sent."""
 
@@ -142,7 +144,8 @@ class TurnRecorder:
         """
         if self._keep:
             shown, definitions = self._digest_tools(tools)
-            digest = self._request_digest = self._digest.digest((*head, shown), messages)
+            self._head = [*head, shown]
+            digest = self._request_digest = self._digest.digest(self._head, messages)
             self._messages, self._tools, self._note = messages, (tools, shown), None
             self.turn_record(turn_id).requests.append(RequestRecord(number, digest, shown, definitions))
 
@@ -163,10 +166,11 @@ class TurnRecorder:
         tools, shown = self._tools
         digest = shown if request.tools == tools else digest_tools(request.tools)[0]
         head = [request.model, prompt, digest, *([changes] if changes else ())]
-        chain = self._digest if messages == self._messages else self._sent_digest
-        note = SentRecord(number, chain.digest(head, messages), request.model, tuple(plugins))
-        if note.digest == self._request_digest:
-            note = note._replace(plugins=())
+        if messages != self._messages:
+            found = self._sent_digest.digest(head, messages)
+        else:
+            found = self._request_digest if head == self._head else self._digest.digest(head, messages)
+        note = SentRecord(number, found, request.model, () if found == self._request_digest else tuple(plugins))
         self._note = self.turn_record(turn_id).sent[number] = note
 
     def add_answered(self, turn_id: str, number: int, plugins: Iterable[str]) -> None:

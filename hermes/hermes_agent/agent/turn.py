@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from hermes_agent.agent.turn_context import Interrupted, TurnContext, TurnState,
 from hermes_agent.agent.turn_start import (
     InterruptedTurn,
     add_injected,
-    mask_stream,
+    mask_item,
     remember_turn,
     start_turn,
     without_fences,
@@ -34,9 +34,8 @@ from hermes_agent.core.messages import (
     TextDelta,
     TurnEvent,
     TurnFinished,
-    text_content,
 )
-from hermes_agent.core.redaction import redactor
+from hermes_agent.core.redaction import StreamMask, redactor
 from hermes_agent.models.fallback import RetryNotice
 from hermes_agent.models.model_catalog import cost_usd
 from hermes_agent.sessions import TURN, UsageRecord
@@ -133,7 +132,7 @@ async def _steps(
         await context.discovered()
     is_without = turn.options.tool_choice == "none"
     tools = ToolDefinitions() if is_without else turn.options.with_tools(await context.load_definitions())
-    valid = [*(t["function"]["name"] for t in tools), *tools.searchable]
+    valid = [t["function"]["name"] for t in tools] + [*tools.searchable]
     if cut is not None:
         async with contextlib.aclosing(ToolStep(turn, cut.calls, valid, cut.first_place).events()) as events:
             async for event in events:
@@ -267,7 +266,8 @@ async def _model_step(
     """Send one model request; its answer is in the history when it is yielded."""
     context = turn.context
     turn.context.interrupt.check()
-    own, sent = context.history.accepted(), context.history.messages_to_send()
+    own = context.history.accepted()
+    sent = context.history.messages_to_send() if context.history.sent_texts else own
     if reminder:
         own, sent = (repaired([*each, Message("user", reminder)]) for each in (own, sent))
     turn.requests += 1
@@ -283,50 +283,46 @@ async def _model_step(
     context.history.record.add_request(
         turn.id, turn.requests, (context.model.name, context.history.system_prompt), tools, own
     )
-    extra = {"reasoning_effort": effort} if (effort := context.model.chosen.reasoning_effort) else {}
-    messages = [context.history.system_message(), *sent]
-    request = ModelRequest(
-        context.model.name,
-        messages,
-        tools,
-        context.model.chosen.max_tokens,
-        session_id=context.session.id,
-        extra=extra,
-        shows_reasoning=context.streams_output
-        or (context.hooks.streams_reasoning and context.hooks.has("on_stream_delta")),
-    )
-    if turn.options.values():
-        request = turn.options.apply_to(request, first=not turn.answers)
+    request = _new_request(turn, tools, sent)
     began = time.monotonic()
     step = ModelStep(context, turn.user_message, turn.requests)
-    text = ""
+    mask, text = StreamMask(), ""
     separator = "\n\n" if turn.text else ""
     try:
-        async with contextlib.aclosing(mask_stream(without_fences(context, step.ask(request)))) as deltas:
-            async for item in deltas:
-                if isinstance(item, TextPart):
-                    yield TextDelta(separator + item.text)
-                    separator = ""
-                    text += item.text
-                elif isinstance(item, ReasoningPart | RetryNotice):
-                    if event := _shown(item, context.streams_output):
+        async with contextlib.aclosing(without_fences(context, step.ask(request))) as deltas:
+            async for delta in deltas:
+                for item in mask_item(mask, delta):
+                    if isinstance(item, TextPart):
+                        yield TextDelta(separator + item.text)
+                        separator = ""
+                        text += item.text
+                    elif isinstance(item, ModelAnswer):
+                        turn.request_id = step.id
+                        yield _keep_answer(turn, item, reminder, time.monotonic() - began)
+                        return
+                    elif event := _shown(item, context.streams_output):
                         yield event
-                else:
-                    turn.request_id = step.id
-                    turn.usage += item.usage
-                    turn.model = item.model
-                    turn.record_answer(item)
-                    words, item = item.message.content, _kept_answer(turn, item, reminder)
-                    context.history.record.add_usage(_usage(turn, item, time.monotonic() - began))
-                    context.history.add(item.message, item.usage)
-                    turn.add_text(redactor.mask_known(text_content(words)))
-                    yield item
-                    return
     except Interrupted:
         if text:
             context.history.add(Message("assistant", text + "\n\n[interrupted by the user]"))
             turn.add_text(text)
         raise
+
+
+def _new_request(turn: TurnState, tools: Any, sent: Sequence[Message]) -> ModelRequest:
+    """Return the request with these messages, and with what the caller of the turn sets."""
+    context = turn.context
+    model, hooks = context.model.chosen, context.hooks
+    request = ModelRequest(
+        model.name,
+        [context.history.system_message(), *sent],
+        tools,
+        model.max_tokens,
+        session_id=context.session.id,
+        extra={"reasoning_effort": model.reasoning_effort} if model.reasoning_effort else {},
+        shows_reasoning=context.streams_output or (hooks.streams_reasoning and hooks.has("on_stream_delta")),
+    )
+    return turn.options.apply_to(request, first=not turn.answers) if turn.options.values() else request
 
 
 def _shown(item: ReasoningPart | RetryNotice, shows_reasoning: bool) -> ReasoningDelta | Notice | None:
@@ -362,6 +358,18 @@ def _uncounted_notice(context: TurnContext) -> str:
     model.uncounted = (model.provider, model.name)
     logger.warning("%s: its calls are not counted", why)
     return f"{why[:1].upper()}{why[1:]}: its calls are not counted."
+
+
+def _keep_answer(turn: TurnState, answer: ModelAnswer, reminder: str, seconds: float) -> ModelAnswer:
+    """Add an answer to the turn and to the history; return it with the calls that run."""
+    turn.usage += answer.usage
+    turn.model = answer.model
+    turn.record_answer(answer)
+    kept = _kept_answer(turn, answer, reminder)
+    turn.context.history.record.add_usage(_usage(turn, kept, seconds))
+    turn.context.history.add(kept.message, kept.usage)
+    turn.add_text(redactor.mask_known(answer.message.text))
+    return kept
 
 
 def _kept_answer(turn: TurnState, answer: ModelAnswer, reminder: str) -> ModelAnswer:

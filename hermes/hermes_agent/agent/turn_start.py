@@ -172,22 +172,19 @@ async def _without_fences_stream(
                 yield part
 
 
-async def mask_stream(
-    stream: AsyncGenerator[ModelDelta | RetryNotice, None],
-) -> AsyncGenerator[ModelDelta | RetryNotice, None]:
-    """Return an answer with known secrets masked in its text; the calls of the `ModelAnswer` stay.
+def mask_item(mask: StreamMask, item: ModelDelta | RetryNotice) -> Sequence[ModelDelta | RetryNotice]:
+    """Return the next item of an answer with known secrets masked in its text.
 
-    A secret may span several pieces: what may be the beginning of one waits for the next piece.
+    The calls of the `ModelAnswer` stay. A secret may span several pieces: what may be the beginning of one waits for
+    the next piece.
     """
-    mask = StreamMask()
-    async with contextlib.aclosing(stream):
-        async for item in stream:
-            if not isinstance(item, RetryNotice | ReasoningPart):  # another attempt continues where the text ended
-                text = mask.feed(item.text) if isinstance(item, TextPart) else mask.end()
-                if text:
-                    yield TextPart(text)
-            if not isinstance(item, TextPart):
-                yield item
+    if isinstance(item, RetryNotice | ReasoningPart):  # another attempt continues where the text ended
+        return (item,)
+    if isinstance(item, TextPart):
+        text = mask.feed(item.text)
+        return (TextPart(text),) if text else ()
+    rest = mask.end()
+    return (TextPart(rest), item) if rest else (item,)
 
 
 def _scrub_item(scrubber: FenceScrubber, item: ModelDelta | RetryNotice) -> Iterator[ModelDelta | RetryNotice]:

@@ -68,7 +68,7 @@ def record_fields(record: logging.LogRecord) -> dict[str, str]:
     if "plugin" not in fields and (plugin := _plugin_of(record.name)):
         fields["plugin"] = plugin
     for name, value in record.__dict__.items():
-        if name.startswith("HERMES_") and (match := _EXTRA.fullmatch(name)) is not None:
+        if name[:7] == "HERMES_" and (match := _EXTRA.fullmatch(name)) is not None:
             fields[match[1].lower()] = str(value)
     return fields
 
@@ -81,7 +81,7 @@ def _plugin_of(name: str) -> str:
 
 def format_fields(fields: Mapping[str, str]) -> str:
     """Return the fields as ` session=… plugin=…`; a value with blanks, quotes or `=` is quoted."""
-    return "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
+    return "".join([f" {name}={_quoted(value)}" for name, value in fields.items()])
 
 
 def _quoted(value: str) -> str:

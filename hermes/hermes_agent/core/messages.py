@@ -75,6 +75,8 @@ class Message:
     """The encoder that encoded this message last, and the result (`models.wire_protocol`)."""
     run: tuple[object, Sequence[Message], bytes] | None = field(default=None, init=False, compare=False, repr=False)
     """The encoder, the messages and the bytes of an encoded run of messages that ends with this one."""
+    masked_secrets: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
+    """The known secrets that are masked in it (`core.redaction.mask_message`); None if it was not searched."""
 
     @property
     def text(self) -> str:

@@ -140,8 +140,8 @@ class Redactor:
         finder = self._known.finder
         if found := _find_secrets(finder, text, looks=True):
             text = _mask_spans(text, found)
-        if finder.disguises.may_be_in(text):
-            text = _mask_spans(text, finder.disguises.find_spans(text))
+        if disguised := finder.disguises.find_spans(text):
+            text = _mask_spans(text, disguised)
         for pattern in self._patterns:
             text = pattern.sub(MASK, text)
         return text
@@ -151,9 +151,14 @@ class Redactor:
 
         Values that only have the form of a secret stay.
         """
+        if len(text) < SHORTEST_SECRET:  # so is every form of a secret at least
+            return text
         finder = self._known.finder
-        text = _mask_spans(text, _find_secrets(finder, text, looks=False))
-        return _mask_spans(text, finder.disguises.find_spans(text))
+        if found := _find_secrets(finder, text, looks=False):
+            text = _mask_spans(text, found)
+        if disguised := finder.disguises.find_spans(text):
+            text = _mask_spans(text, disguised)
+        return text
 
     def find_certain_end(self, text: str) -> int:
         """Return where the end of `text` begins that may become a known secret.
@@ -173,14 +178,15 @@ class Redactor:
 
 
 def _build_finder(secrets: frozenset[str]) -> _Finder:
-    from ahocorasick_rs import AhoCorasick  # compiled code, which most commands never need
+    from ahocorasick_rs import AhoCorasick, Implementation  # compiled code, which most commands never need
 
     values = {form for secret in secrets for form in _forms(secret)}
     # A repeated character matches at each position of a longer run: a million matches in a million characters.
     runs = {value for value in values if len(set(value)) == 1}
     pattern = "|".join(f"{re.escape(run[0])}{{{len(run)},}}" for run in sorted(runs, key=len))
     # The automaton silently ignores all patterns after one that cannot be encoded.
-    automaton = AhoCorasick([*MARKS, *map(_encodable, values - runs)])
+    patterns = [*MARKS, *map(_encodable, values - runs)]
+    automaton = AhoCorasick(patterns, implementation=Implementation.ContiguousNFA)  # four times faster than its choice
     disguises = EncodedSecrets(text for secret in secrets for text in _texts(secret))
     return _Finder(automaton, re.compile(pattern) if runs else None, disguises, tuple(sorted(values)))
 
@@ -268,13 +274,18 @@ def mask_content(content: Content) -> Content:
 def mask_message(message: Message) -> Message:
     """Return `message` with known secrets masked in its text and call arguments.
 
-    It is the same object if there are none.
+    It is the same object if there are none. A message is searched again only after the known secrets changed.
     """
-    content = mask_content(message.content)
-    calls = tuple(_mask_call(call) for call in message.tool_calls)
-    if content == message.content and calls == message.tool_calls:
+    secrets = redactor.snapshot()
+    if message.masked_secrets is secrets:
         return message
-    return replace(message, content=content, tool_calls=calls)
+    content = mask_content(message.content)
+    calls = tuple(map(_mask_call, message.tool_calls))
+    if content != message.content or calls != message.tool_calls:
+        message = replace(message, content=content, tool_calls=calls)
+    if isinstance(content, str):  # a plugin may change the parts of a list
+        object.__setattr__(message, "masked_secrets", secrets)
+    return message
 
 
 def mask_arguments(arguments: dict[str, Any] | None) -> dict[str, Any]:

@@ -306,15 +306,14 @@ class EncodedSecrets:
                 return places[-length]
         return len(text)
 
-    def may_be_in(self, text: str) -> bool:
-        """Return whether `text` is long enough for a form of a secret."""
-        return bool(self._heads) and len(text) >= SHORTEST_SPELLED
-
-    def find_spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield the spans of forms of secrets in `text`, unordered; spans may overlap."""
-        if not self.may_be_in(text):
-            return
+    def find_spans(self, text: str) -> Iterable[tuple[int, int]]:
+        """Return the spans of forms of secrets in `text`, unordered; spans may overlap."""
+        if not self._heads or len(text) < SHORTEST_SPELLED:
+            return ()
         hits = self._finder.find_matches_as_indexes(_squeeze(text), overlapping=True)
+        return self._spans_of(hits, text) if hits else ()
+
+    def _spans_of(self, hits: Iterable[tuple[int, int, int]], text: str) -> Iterator[tuple[int, int]]:
         for index in {index for index, _, _ in hits}:
             head = self._heads[index]
             for spelled in {form.spelled for form in self._forms[head]}:

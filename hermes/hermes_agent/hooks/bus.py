@@ -236,6 +236,10 @@ class HookBus(StoreGroup):
         """Return whether a hook has a listener; costs a dictionary look-up."""
         return hook in self.store.entries
 
+    def has_any(self, hooks: Iterable[str]) -> bool:
+        """Return whether one of these hooks has a listener."""
+        return not self.store.entries.keys().isdisjoint(hooks)
+
     def listeners(self, hook: str) -> list[tuple[str, HookCallback]]:
         """Return plugin and callback of every listener, in order."""
         return [(item.plugin, item.callback) for item in self.store.listeners_for(hook)]

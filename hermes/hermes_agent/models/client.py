@@ -96,6 +96,7 @@ class HttpModelClient:
         self._endpoint = endpoint
         self._wire: WireProtocol = load_wire_protocol(self.api_mode)
         self._run_hooks = run_hooks
+        self._has_hooks = has_hooks(endpoint.provider.profile)
         self._transport = HttpTransport(endpoint.base_url, deadlines or HttpTimeouts(), is_child=is_child)
         self._signer = Signer(endpoint, run_hooks) if endpoint.provider.signs_requests and not endpoint.key else None
         self._without_effort: set[str] = set()
@@ -187,7 +188,7 @@ class HttpModelClient:
             ) from None
         answer = self._answer(request.model, fold)
         cost = self._infos.listed_cost_usd(self._endpoint, request.model, answer.usage) if self._infos else None
-        yield dataclasses.replace(answer, provider=self.provider, listed_cost_usd=cost)
+        yield ModelAnswer(answer.message, answer.finish_reason, answer.usage, answer.model, self.provider, cost)
 
     async def embed(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a request for embeddings, in OpenAI's form.
@@ -248,7 +249,7 @@ class HttpModelClient:
         return {**self._wire.headers(self._endpoint), **dict(self._endpoint.provider.default_headers)}
 
     async def _prepared(self, request: ModelRequest) -> PreparedRequest:
-        if self._run_hooks is None or not has_hooks(self._endpoint.provider.profile):
+        if self._run_hooks is None or not self._has_hooks:
             return prepare_request(request, self._endpoint, self._wire)
         try:
             work = self._run_hooks(prepare_request, request, self._endpoint, self._wire, deadline_s=HOOKS_LIMIT_S)
@@ -369,6 +370,9 @@ async def _read_body(reply: HttpResponse) -> bytes:
 
 async def _drain(reply: HttpResponse) -> None:
     """Read the rest of a stream after its end, so that its connection can be used again."""
+    if reply.has_ended():
+        await anext(reply.pieces, None)
+        return
     with contextlib.suppress(TimeoutError, TransportError):
         async with asyncio.timeout(DRAIN_S):
             async for _ in reply.pieces:

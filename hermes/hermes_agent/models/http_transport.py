@@ -17,7 +17,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import ModuleType
@@ -72,6 +72,22 @@ class HttpResponse:
     retry_after_s: float | None
     pieces: AsyncIterator[bytes]
     """The body as it arrives; raises `TransportError`."""
+    has_ended: Callable[[], bool]
+    """Returns whether `pieces` ends at once: its last piece was taken."""
+
+
+class HttpExchange(contextlib.AbstractAsyncContextManager[HttpResponse]):
+    """The block in which an answer is read; its end closes the answer."""
+
+    def __init__(self, sent: Coroutine[Any, Any, tuple[aiohttp.ClientResponse, HttpResponse]]) -> None:
+        self._sent = sent
+
+    async def __aenter__(self) -> HttpResponse:
+        self._response, answer = await self._sent
+        return answer
+
+    async def __aexit__(self, *_: object) -> None:
+        self._response.close()  # after its end the connection is back in the pool already
 
 
 def load_http() -> ModuleType:
@@ -102,12 +118,12 @@ class HttpTransport:
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
         """By event loop, which owns its connections; a command may run several loops, one after another."""
         self._proxies = {} if is_child else getproxies()
+        self._http: ModuleType | None = None
 
-    @contextlib.asynccontextmanager
-    async def exchange(
+    def exchange(
         self, path: str, headers: Mapping[str, str], body: dict[str, Any] | None = None, sign: Sign | None = None
-    ) -> AsyncIterator[HttpResponse]:
-        """Send a request; leaving the block, also by cancellation, closes the answer.
+    ) -> HttpExchange:
+        """Send a request on entering the block; leaving the block, also by cancellation, closes the answer.
 
         Args:
             path: below the base URL of the endpoint.
@@ -118,7 +134,12 @@ class HttpTransport:
         Raises:
             TransportError: there is no answer.
         """
-        http = load_http()
+        return HttpExchange(self._send(path, headers, body, sign))
+
+    async def _send(
+        self, path: str, headers: Mapping[str, str], body: dict[str, Any] | None, sign: Sign | None
+    ) -> tuple[aiohttp.ClientResponse, HttpResponse]:
+        http = self._http = self._http or load_http()
         session = await self._session(http)
         url = self._base_url + path
         sent = dict(headers)
@@ -140,10 +161,7 @@ class HttpTransport:
             raise TransportError(self._timed_out(exc)) from exc
         except (http.ClientError, ValueError) as exc:  # ValueError: an invalid URL
             raise TransportError(failure_reason(exc, "without an answer")) from exc
-        try:
-            yield _make_response(response, self._pieces(response, end))
-        finally:
-            response.close()  # after its end the connection is back in the pool already
+        return response, _make_response(response, self._pieces(response, end))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -198,8 +216,10 @@ class HttpTransport:
         content = response.content
         while not content.at_eof():
             try:
-                async with asyncio.timeout(_remaining_s(wait_s, end)):
-                    piece = await content.readany()
+                piece = content.read_nowait()  # what is there needs no timer
+                if not piece:
+                    async with asyncio.timeout(_remaining_s(wait_s, end)):
+                        piece = await content.readany()
             except TimeoutError:
                 raise TransportError(self._stalled(wait_s, end)) from None
             except load_http().ClientError as exc:
@@ -288,6 +308,7 @@ def _make_response(response: Any, pieces: AsyncIterator[bytes]) -> HttpResponse:
         content_type=headers.get("content-type", "").partition(";")[0].strip().lower(),
         retry_after_s=_retry_after(headers),
         pieces=pieces,
+        has_ended=response.content.at_eof,
     )
 
 

@@ -220,7 +220,10 @@ def parse_usage(value: Any) -> Usage:
 
 def _count(*values: Any) -> int:
     """Return the first value that is a number of tokens."""
-    return next((value for value in values if isinstance(value, int) and value > 0), 0)
+    for value in values:
+        if isinstance(value, int) and value > 0:
+            return value
+    return 0
 
 
 def _with_attributes(value: Any) -> Any:

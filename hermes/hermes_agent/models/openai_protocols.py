@@ -41,7 +41,7 @@ from hermes_agent.models.openai_types import (
     field_names,
 )
 from hermes_agent.models.providers import CHAT_COMPLETIONS, ModelEndpoint, ModelProvider
-from hermes_agent.models.reasoning_pieces import TaggedReasoning, add_detail, delta_reasoning
+from hermes_agent.models.reasoning_pieces import REASONING_FIELDS, TaggedReasoning, add_detail, delta_reasoning
 from hermes_agent.models.wire_protocol import (
     AnswerBuilder,
     ErrorReplyReceived,
@@ -123,20 +123,27 @@ class _ChatAnswerBuilder(AnswerBuilder):
         # Groq sends it one level down; some providers repeat it with growing numbers in each chunk
         if usage := chunk.get(CHUNK.usage) or (chunk.get("x_groq") or {}).get("usage"):
             self.usage = dict(usage)
-        choice = next((c for c in chunk.get(CHUNK.choices) or () if not c.get(CHOICE.index)), None)
-        if choice is None:
-            return ""
+        for choice in chunk.get(CHUNK.choices) or ():
+            if not choice.get(CHOICE.index):
+                return self._add_choice(choice)
+        return ""
+
+    def _add_choice(self, choice: JsonObject) -> str:
         if choice.get("error"):
             raise ErrorReplyReceived(self.read_error(choice))
         self.finish_reason = str(choice.get(CHOICE.finish_reason) or self.finish_reason)
         delta: JsonObject = choice.get(CHOICE.delta) or choice.get("message") or {}  # the second: not a stream
-        self._calls.add(delta.get(DELTA.tool_calls) or ())
+        if calls := delta.get(DELTA.tool_calls):
+            self._calls.add(calls)
         if self.provider.profile.wants_reasoning and isinstance(delta.get("reasoning_content"), str):
             self._reasoning.append(delta["reasoning_content"])
-        self.reasoning += delta_reasoning(delta)
-        for detail in delta.get("reasoning_details") or ():  # OpenRouter, MiniMax
-            add_detail(self._details, detail)
-        text = _delta_text(delta.get(DELTA.content)) + _delta_text(delta.get(DELTA.refusal))
+        if not REASONING_FIELDS.isdisjoint(delta):
+            self.reasoning += delta_reasoning(delta)
+            for detail in delta.get("reasoning_details") or ():  # OpenRouter, MiniMax
+                add_detail(self._details, detail)
+        text = ""
+        for content in (delta.get(DELTA.content), delta.get(DELTA.refusal)):
+            text += content if isinstance(content, str) else _delta_text(content)
         reasoning, text = self._tagged.split(text, is_last=bool(self.finish_reason))
         self.reasoning += reasoning
         return text

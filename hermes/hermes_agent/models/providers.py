@@ -11,6 +11,7 @@ Source: plugin contract §5.1, §8.1, §13 row 27.
 
 from __future__ import annotations
 
+import functools
 import logging
 import random
 import re
@@ -117,6 +118,7 @@ def _headers(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((str(k), str(v)) for k, v in given.items())
 
 
+@functools.lru_cache(maxsize=256)
 def _is_local_address(base_url: str) -> bool:
     """Return whether a URL leads to this machine."""
     try:

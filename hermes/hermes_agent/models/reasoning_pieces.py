@@ -10,6 +10,10 @@ TAGS = {"<think>": "</think>", "<thinking>": "</thinking>", "<thought>": "</thou
 LONGEST = max(map(len, TAGS))
 
 
+REASONING_FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
+"""Fields of a delta with reasoning."""
+
+
 class TaggedReasoning:
     """Splits a streamed text into the reasoning between tags at its beginning, and the answer.
 
@@ -31,7 +35,7 @@ class TaggedReasoning:
         Args:
             is_last: whether no further text follows, so that nothing is held back.
         """
-        if self.is_over:
+        if self.is_over or not (text or is_last):
             return "", text
         self._held += text
         reasoning = ""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,8 @@ EncodingKey = object
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """`json.dumps` would make an encoder for each field name."""
+_decode = json.JSONDecoder().decode
+"""`json.loads` would guess the encoding of each chunk; a stream has one."""
 
 
 class JsonBytes(bytes):
@@ -55,11 +58,17 @@ def encode_json(value: Any) -> bytes:
     return _encode(value).encode("utf-8", "replace")
 
 
+@functools.lru_cache(maxsize=256)
+def _encode_name(name: str) -> bytes:
+    """Return a field name with its colon."""
+    return encode_json(name) + b":"
+
+
 def join_mapping(body: Mapping[str, Any]) -> bytes:
     """Return the JSON of a mapping, which may have `JsonBytes` as values."""
     parts: list[bytes] = []
     for name, value in body.items():
-        parts += (b",", encode_json(name), b":")
+        parts += (b",", _encode_name(name))
         if isinstance(value, JsonPieces):
             parts += value
         else:
@@ -120,7 +129,7 @@ def encode_message_runs(
                 out.append(_encode_run(some, key, make, sizes[level:]))
             begin += size
     rest = encode_messages(messages[begin:], key, lambda message: [make(message)])
-    return [*out, *(others.get(place) or text for place, (text,) in enumerate(rest, begin))]
+    return out + [others.get(place) or text for place, (text,) in enumerate(rest, begin)]
 
 
 def _encode_run(
@@ -185,28 +194,20 @@ class SseDecoder:
         *lines, rest = text.split(b"\n")
         self._rest = rest + held
         for line in lines:
-            if (event := self._line(line)) is not None:
-                yield event
+            field, _, value = line.partition(b":")
+            if field == b"data":
+                self._data.append(value.removeprefix(b" "))
+            elif field == b"event":
+                self._name = value.removeprefix(b" ")
+            elif not line:
+                data, name = self._data, self._name
+                self._data, self._name = [], b""
+                if data:
+                    yield ServerEvent(b"\n".join(data), name)
 
     def finish(self) -> Iterator[ServerEvent]:
         """Yield the last event of a stream that ends without a blank line."""
         yield from self.feed(b"\n\n")
-
-    def _line(self, line: bytes) -> ServerEvent | None:
-        if not line:
-            return self._dispatch()
-        field, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if field == b"data":
-            self._data.append(value)
-        elif field == b"event":
-            self._name = value
-        return None
-
-    def _dispatch(self) -> ServerEvent | None:
-        data, name = self._data, self._name
-        self._data, self._name = [], b""
-        return ServerEvent(b"\n".join(data), name) if data else None
 
 
 _FENCE = re.compile(r"^```(?:json)?\s*|\s*```$")
@@ -344,7 +345,10 @@ class AnswerBuilder:
         if event.data == b"[DONE]":
             self.is_done = True
             return ""
-        chunk = parse_json(event.data)
+        try:
+            chunk = _decode(event.data.decode("utf-8", "surrogatepass"))
+        except ValueError:
+            chunk = None
         if not isinstance(chunk, dict):
             raise malformed_chunk(self._number + 1, event.data)
         if event.name == b"error":

@@ -5,6 +5,7 @@ Source: plugin contract §4.7, §4.8.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -46,6 +47,7 @@ class ToolsetChoice(NamedTuple):
     """`agent.disabled_toolsets`."""
 
     @classmethod
+    @functools.lru_cache(maxsize=4)  # the same object until the config is read again
     def of(cls, settings: Settings) -> ToolsetChoice:
         """Read the choice from a config."""
         return section(

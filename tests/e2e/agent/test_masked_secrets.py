@@ -205,3 +205,19 @@ def test_an_embedded_model_is_sent_no_secret() -> None:
     prompt = build_prompt(ModelRequest("m", said, ToolDefinitions(), 100), 8_000, mask_message)
     redactor.restore(before)
     assert "the key is [redacted]" in str(prompt.messages) and clean(str(prompt))
+
+
+def test_a_message_is_searched_again_after_a_secret_was_learned() -> None:
+    message = mask_message(Message("user", f"the key is {MARKER}"))
+    assert message.text == f"the key is {MARKER}" and mask_message(message) is message
+    redactor.learn([MARKER])
+    masked = mask_message(message)
+    assert masked.text == "the key is [redacted]" and mask_message(masked) is masked
+
+
+def test_parts_that_a_plugin_changed_are_searched_again() -> None:
+    redactor.learn([MARKER])
+    part = {"type": "text", "text": "the key is elsewhere"}
+    message = mask_message(Message("user", [part]))
+    part["text"] = f"the key is {MARKER}"
+    assert mask_message(message).text == "the key is [redacted]"

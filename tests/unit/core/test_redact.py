@@ -137,6 +137,13 @@ def test_of_two_secrets_the_longer_one_is_masked_whole():
     assert redact("password-and-more password") == "[redacted] [redacted]"
 
 
+@pytest.mark.parametrize("shown", ["a1b2c3d4", "4d3c2b1a"])
+def test_a_text_that_is_the_shortest_secret_is_masked(shown):
+    redactor = Redactor()
+    redactor.learn(["a1b2c3d4"])
+    assert redactor.mask_known(shown) == redactor(shown) == "[redacted]"
+
+
 def test_short_values_are_left_alone():
     redact = Redactor()
     redact.learn(["1", "true", "1234567"])

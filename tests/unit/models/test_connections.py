@@ -98,6 +98,19 @@ async def test_no_connection_to_a_child_is_used_twice() -> None:
     assert await run() == 2
 
 
+async def test_an_answer_has_ended_when_its_last_piece_was_taken() -> None:
+    async def run() -> tuple[bool, bytes, bool]:
+        async with serving(Server(OK)) as address:
+            asking = HttpTransport(address, HttpTimeouts())
+            async with asking.exchange("/models", {}) as reply:
+                before, piece, after = reply.has_ended(), await anext(reply.pieces), reply.has_ended()
+                assert await anext(reply.pieces, None) is None
+            await asking.aclose()
+            return before, piece, after
+
+    assert await run() == (False, b"ok", True)
+
+
 async def test_an_answer_that_nobody_reads_to_its_end_takes_its_connection_along() -> None:
     async def run() -> int:
         server = Server(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", OK)
