@@ -11,8 +11,8 @@ import pytest
 
 from compat.guides import plugin
 from hermes_agent.app.main import main
+from hermes_agent.app.plugin_updates import last_check, look_for_updates
 from hermes_agent.app.plugins.catalog_commands import UpdateReport
-from hermes_agent.app.plugins.updates import last_check, look_for_updates
 from hermes_agent.config.settings import Settings
 from hermes_agent.host.maintenance import FIRST_UPDATE_CHECK_S, UpdateWatch
 

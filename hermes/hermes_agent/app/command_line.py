@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from hermes_agent import __version__
-from hermes_agent.app.cli.command import ACCEPT_HOOKS
-from hermes_agent.app.cli.parser import Parser
 from hermes_agent.config.home import selected_profile
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.text import SUBCOMMANDS
 
+if TYPE_CHECKING:
+    import argparse
+
+DAEMON = ["gateway", "run"]
+"""The command of a daemon's unit: a daemon keeps what it imports, so that no parser of arguments is loaded for it."""
 EPILOG = """\
 Without a command, `hermes` opens a chat in the terminal.
 A question on standard input is answered like -z: `echo "what is in this folder?" | hermes`.
@@ -79,6 +81,11 @@ def build_parser(
         listed: names and summaries of all subcommands, without their arguments, as `hermes --help` shows them.
         plugins_action: the same for the many subcommands of `plugins`; empty adds all of them.
     """
+    import argparse
+
+    from hermes_agent.app.cli.command import ACCEPT_HOOKS
+    from hermes_agent.app.cli.parser import Parser
+
     parser = Parser(
         prog="hermes",
         description="An agent that lives on your machine.",
@@ -119,6 +126,10 @@ def run(argv: Sequence[str]) -> int:
             argv = daemon_client.select_instance(argv, os.environ)
         else:
             argv = selected_profile(argv, os.environ)
+        if list(argv) == DAEMON:
+            from hermes_agent.app.daemon_process import run_daemon_process
+
+            return run_daemon_process()
         name = argv[0] if argv and not argv[0].startswith("-") else None
         if name is not None and name not in SUBCOMMANDS:
             from hermes_agent.app import (

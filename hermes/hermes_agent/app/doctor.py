@@ -23,9 +23,9 @@ from hermes_agent.app.daemon_client import daemon_socket
 from hermes_agent.app.gateway_commands import collect_from_socket, collect_status
 from hermes_agent.app.imports.journal import interrupted_imports
 from hermes_agent.app.manifest_cache import declared_schema, quiet_or_debug
+from hermes_agent.app.plugin_updates import pending_updates
 from hermes_agent.app.plugins.doctor import run_plugin_checks as plugin_findings
 from hermes_agent.app.plugins.home import InstalledPlugins, LazySecrets
-from hermes_agent.app.plugins.updates import pending_updates
 from hermes_agent.app.start import unpriced_models
 from hermes_agent.config import hermes_home
 from hermes_agent.config.check import check_home

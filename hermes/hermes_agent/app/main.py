@@ -17,7 +17,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"hermes-agent {__version__}")
         return 0
     gc.disable()  # imports create no garbage
-    from hermes_agent.app import command_line  # `--version` needs no argparse
+    from hermes_agent.system import deferred_modules  # `--version` needs none of this
+
+    deferred_modules.defer_unused()
+    from hermes_agent.app import command_line
 
     gc.freeze()
     gc.enable()

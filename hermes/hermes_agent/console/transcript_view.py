@@ -36,6 +36,8 @@ Shown = Literal["", "user", "text", "tool", "note"]
 
 @dataclass
 class _RunningCall:
+    """A tool call without a result yet."""
+
     name: str
     arguments: Mapping[str, Any]
     since: float
@@ -46,6 +48,8 @@ class _RunningCall:
 
 @dataclass
 class _Reasoning:
+    """Reasoning that still comes."""
+
     since: float
     text: str = ""
 

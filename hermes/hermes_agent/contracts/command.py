@@ -5,12 +5,14 @@ The handler of a subcommand gets a `Namespace` of argparse. Source: plugin contr
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hermes_agent.contracts.kind import Kind
+
+if TYPE_CHECKING:
+    import argparse
 
 __all__ = [
     "BY_FRONT_END",

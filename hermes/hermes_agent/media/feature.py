@@ -57,6 +57,8 @@ _PICTURES = ("image_url", "reference_image_urls")
 
 @dataclass(frozen=True, slots=True)
 class _MediaTools:
+    """The handlers of the tools."""
+
     media: MediaService
 
     def describe_image(self, args: dict[str, Any], **kwargs: Any) -> str:

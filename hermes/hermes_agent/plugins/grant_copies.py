@@ -6,7 +6,6 @@ its name is ignored. Large and binary files are not copied.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping
@@ -60,6 +59,8 @@ def _file_lines(name: str, before: list[str] | None, now: list[str] | None) -> l
     if before is None or now is None:
         which = "no copy of the granted one was kept" if before is None else "it is no text, or large"
         return [f"changed: {name} ({which})"]
+    import difflib  # a daemon keeps copies, and compares none
+
     lines = list(difflib.unified_diff(before, now, f"granted/{name}", f"now/{name}", lineterm=""))
     if len(lines) > MAX_LINES:
         return [*lines[:MAX_LINES], f"… {len(lines) - MAX_LINES} more lines of {name}"]

@@ -7,7 +7,6 @@ host services in which it registers, the record of the result and the ledger of 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import importlib.util
@@ -18,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeVar, cast
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hermes_agent.adapters.config import platform_provider
 from hermes_agent.adapters.registry import PLATFORM, PLUGIN_SOURCE, SLACK_ACTION, PlatformEntry
@@ -41,6 +40,9 @@ from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.plugin_record import LoadedPlugin, RegistrationProblem
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools.arguments import name_problem
+
+if TYPE_CHECKING:
+    import argparse
 
 logger = logging.getLogger(__name__)
 
@@ -385,7 +387,7 @@ def find_register(loaded: Any, manifest: PluginManifest) -> Register | None:
     if manifest.kind == "model-provider":
         return _find_model_provider(loaded)
     found = _find_general(loaded)
-    if manifest.source == "entrypoint" and inspect.isfunction(found) and not takes_positional(found):
+    if manifest.source == "entrypoint" and isinstance(found, FunctionType) and not takes_positional(found):
         return lambda ctx: found()  # a model provider of an installed package
     return found
 
@@ -393,7 +395,7 @@ def find_register(loaded: Any, manifest: PluginManifest) -> Register | None:
 def _find_general(loaded: Any) -> Register | None:
     register = getattr(loaded, "register", None) if _has_register(loaded) else None
     if callable(register):
-        if inspect.isclass(loaded) and inspect.isfunction(inspect.getattr_static(loaded, "register")):
+        if isinstance(loaded, type) and isinstance(inspect.getattr_static(loaded, "register"), FunctionType):
             return cast(Register, cast(Any, loaded)().register)  # a class to be instantiated
         return cast(Register, register)
     if callable(loaded) and not isinstance(loaded, ModuleType):
@@ -402,7 +404,7 @@ def _find_general(loaded: Any) -> Register | None:
 
 
 def _has_register(loaded: Any) -> bool:
-    if inspect.isclass(loaded):  # an abstract class has the `register` of its metaclass, which has another purpose
+    if isinstance(loaded, type):  # an abstract class has the `register` of its metaclass, which has another purpose
         return any("register" in vars(cls) for cls in loaded.__mro__)
     return hasattr(loaded, "register")
 
@@ -410,18 +412,18 @@ def _has_register(loaded: Any) -> bool:
 def _find_memory(loaded: Any) -> Register | None:
     """Return a function that registers a provider, an instance of its class, or the result of a factory."""
     if isinstance(loaded, ModuleType) or _has_register(loaded) or check_memory_provider(loaded):
-        if inspect.isfunction(loaded) and not takes_positional(loaded):
+        if isinstance(loaded, FunctionType) and not takes_positional(loaded):
             return partial(_register_made_memory, loaded)
         return None
     is_provider = callable(getattr(loaded, "is_available", None))
-    if not is_provider and (inspect.isclass(loaded) or not callable(loaded)):
+    if not is_provider and (isinstance(loaded, type) or not callable(loaded)):
         return _first_memory(loaded)  # a namespace with provider classes
-    return partial(_register_made_memory, loaded if inspect.isclass(loaded) else lambda: loaded)
+    return partial(_register_made_memory, loaded if isinstance(loaded, type) else lambda: loaded)
 
 
 def _first_memory(loaded: Any) -> Register | None:
     for value in cast("Iterable[Any]", vars(loaded).values()):
-        if inspect.isclass(value) and issubclass(value, MemoryProvider) and not inspect.isabstract(value):
+        if isinstance(value, type) and issubclass(value, MemoryProvider) and not inspect.isabstract(value):
             return partial(_register_made_memory, value)
     return None
 
@@ -433,7 +435,7 @@ def _register_made_memory(make: Callable[[], Any], ctx: Any) -> None:
 def _find_model_provider(loaded: Any) -> Register:
     if isinstance(loaded, ProviderProfile):
         return lambda ctx: ctx.register_model_provider(loaded)
-    if inspect.isclass(loaded) and issubclass(loaded, ProviderProfile):
+    if isinstance(loaded, type) and issubclass(loaded, ProviderProfile):
         return lambda ctx: ctx.register_model_provider(cast(Any, loaded)())
     register = _find_general(loaded)
     if register is None:
@@ -455,6 +457,8 @@ def run_cli_command(command: CliCommand, argv: Sequence[str], bridge: Bridge) ->
         SystemExit: argparse ends the process: `--help`, or arguments that it cannot parse.
         UserError: the plugin's function failed; the log has the traceback.
     """
+    import argparse  # a daemon parses none
+
     parser = argparse.ArgumentParser(prog=f"hermes {command.name}", description=command.description or command.help)
     with _explain_failure(command, "could not be set up"):
         command.setup_fn(parser)

@@ -31,9 +31,6 @@ _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 _WITH_PORT = re.compile(r"(\[[^\]]*\](?:/[0-9]+)?|[^:]*):([^:]*)")
 """A host and a port; an IPv6 address without brackets has more than one colon and does not match."""
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
 GROUP = "group:"
 """Prefix of an entry that names a group."""
 
@@ -115,7 +112,7 @@ def _dotted(name: str, text: str) -> str:
     raise InvalidHost(f"{text[:100]!r} is not a host: its last part is a number, but it is not an IPv4 address")
 
 
-def _address(given: str, text: str) -> Address:
+def _address(given: str, text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     try:
         found = ipaddress.ip_address(given)
     except ValueError:
@@ -137,7 +134,7 @@ class HostEntry(NamedTuple):
     """The name; empty for an entry of addresses."""
     below: bool
     """Whether the entry covers the subdomains of `name`, and not `name` itself."""
-    addresses: Network | None
+    addresses: ipaddress.IPv4Network | ipaddress.IPv6Network | None
     ports: frozenset[int] | None
     """None covers every port."""
 

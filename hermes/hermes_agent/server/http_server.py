@@ -9,23 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import importlib.util
+import importlib
 import ipaddress
 import logging
 import socket
-import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.server.app import Application
-from hermes_agent.server.authentication import BEARS_KEY
+from hermes_agent.server.authentication import BEARS_KEY, is_ipv4
 from hermes_agent.server.http_types import HttpError
 from hermes_agent.server.settings import HttpSettings
 from hermes_agent.server.turn_slots import TurnSlots
 from hermes_agent.service.connections import Connections, Stage, limit_connections
 from hermes_agent.service.systemd import SocketHandover
+from hermes_agent.system.deferred_modules import defer, run_now
 
 if TYPE_CHECKING:
     from uvicorn.server import Server as UvicornServer
@@ -86,6 +86,8 @@ def address_of(listening: socket.socket) -> str:
 
 def peer_name(address: str) -> str:
     """Return the peer of an address: the address, or the network of one IPv6 subscriber."""
+    if is_ipv4(address):
+        return address
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -264,6 +266,7 @@ def make_server(
         loop="none",
         http=_protocol(first, connections, head_timeout_s),
         ws="none",
+        interface="asgi3",
         lifespan="off",
         log_config=None,
         log_level="warning",
@@ -279,36 +282,20 @@ def make_server(
     return server, finish, lambda timeout_s: first.stop_accepting(server.servers, timeout_s)
 
 
-def _import_later(name: str, homes: Mapping[str, str] | None = None) -> None:
-    """Make a module that others import run when one of its names is used.
-
-    Args:
-        homes: names that its own parts take from it, with the modules that define them.
-    """
-    if name in sys.modules or (spec := importlib.util.find_spec(name)) is None or spec.loader is None:
-        return
-    module, loader, known = importlib.util.module_from_spec(spec), spec.loader, homes or {}
-
-    def load(wanted: str) -> object:
-        if wanted in known:
-            return getattr(importlib.import_module(known[wanted]), wanted)
-        if wanted.startswith("__") and wanted not in ("__all__", "__version__"):
-            raise AttributeError(wanted)
-        vars(module).pop("__getattr__", None)
-        loader.exec_module(module)
-        return getattr(module, wanted)
-
-    vars(module)["__getattr__"] = load
-    sys.modules[name] = module
-    parent, _, last = name.rpartition(".")
-    if parent:
-        setattr(sys.modules[parent], last, module)
-
-
 def _skip_unused() -> None:
     """Leave out what uvicorn imports for its command line and its log: 2 MiB of a daemon without them."""
-    _import_later("uvicorn", {"Config": "uvicorn.config", "Server": "uvicorn.server"})  # click, multiprocessing
-    _import_later("logging.config")  # pickle, socketserver
+    homes = {"Config": "uvicorn.config", "Server": "uvicorn.server"}  # what its own parts take from the package
+    defer("uvicorn", {name: partial(_name_in, home, name) for name, home in homes.items()})  # click, multiprocessing
+    defer("logging.config")  # pickle, socketserver
+    defer("email.utils", {"formatdate": lambda: _format_date})  # uvicorn dates replies with it; ours have a date
+
+
+def _format_date(*given: Any, **named: Any) -> str:
+    return str(run_now("email.utils").formatdate(*given, **named))
+
+
+def _name_in(module: str, name: str) -> object:
+    return getattr(importlib.import_module(module), name)
 
 
 def _protocol(first: _SilentConnections, connections: Connections, head_timeout_s: float) -> type[asyncio.Protocol]:

@@ -214,6 +214,8 @@ RESTARTED_FOR = "HERMES_RESTARTED_FOR"
 
 @dataclass
 class _Kept:
+    """Listening sockets for the next process."""
+
     sockets: Sequence[socket.socket]
     path: Path | None
     stored: bool = False

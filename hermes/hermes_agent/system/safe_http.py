@@ -14,8 +14,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from hermes_agent.system.certificates import trusted_certificates
-
 if TYPE_CHECKING:
     import httpx
 
@@ -28,8 +26,8 @@ METADATA_NAMES = frozenset({"metadata.google.internal", "metadata", "instance-da
 METADATA_ADDRESSES = frozenset({"100.100.100.200", "fd00:ec2::254"})
 """Their addresses that are not link-local."""
 
-NAT64 = ipaddress.ip_network("64:ff9b::/96")
-
+NAT64 = "64:ff9b::/96"
+"""Network of the addresses that contain an IPv4 address, for a gateway."""
 
 AddressPolicy = Callable[[str, int], bool]
 """Returns whether an IP address and port may be requested."""
@@ -107,7 +105,7 @@ def is_allowed_address(address: str, private: bool) -> bool:
 def _embedded_addresses(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
     """Yield the IPv4 addresses that an IPv6 address leads to."""
     if isinstance(found, ipaddress.IPv6Address):
-        if found in NAT64:
+        if found in ipaddress.ip_network(NAT64):
             yield ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
         for inner in (found.ipv4_mapped, found.sixtofour, *(found.teredo or ())):
             if inner is not None:
@@ -231,6 +229,8 @@ async def _request(
     body: bytes | None = None,
 ) -> AsyncIterator[httpx.Response]:
     import httpx  # 60 ms, and most processes fetch nothing
+
+    from hermes_agent.system.certificates import trusted_certificates  # with `ssl`
 
     asked = httpx.URL(url)
     headers = {**more, "Host": asked.netloc.decode("ascii"), "User-Agent": USER_AGENT}

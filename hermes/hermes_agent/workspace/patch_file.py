@@ -208,6 +208,8 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
+    """What a patch would change."""
+
     files: list[_File]
     notes: list[str]
 

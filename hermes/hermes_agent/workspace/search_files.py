@@ -97,6 +97,8 @@ _START = "import sys; sys.path.insert(0, sys.argv[1]); from hermes_agent.workspa
 
 @dataclass(frozen=True, slots=True)
 class _Query:
+    """The arguments of a search."""
+
     pattern: str
     target: str
     mode: str

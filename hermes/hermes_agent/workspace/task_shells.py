@@ -22,6 +22,8 @@ MAX_TASKS = 512
 
 @dataclass(slots=True)
 class _Task:
+    """The state of a task's shell."""
+
     cwd: str = ""
     states: dict[bool, ShellState] = field(default_factory=dict)
     """By confinement: state of a confined command must not reach one outside the sandbox."""

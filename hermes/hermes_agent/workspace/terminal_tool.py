@@ -61,6 +61,8 @@ _shown: ContextVar[str] = ContextVar("hermes_terminal_shown", default="")
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
+    """A command, and where it runs."""
+
     backend: TerminalBackend
     command: str
     cwd: str

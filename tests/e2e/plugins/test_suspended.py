@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from hermes_agent.app.cli.gateway import _counts
 from hermes_agent.app.daemon import _status_line
+from hermes_agent.app.daemon_process import _counts
 from hermes_agent.host import Host
 
 HANGS = """

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hermes_agent.app.plugin_updates import installed_version
 from hermes_agent.app.plugins.catalog import (
     CAPABILITIES,
     Catalog,
@@ -26,7 +27,6 @@ from hermes_agent.app.plugins.home import InstalledPlugins
 from hermes_agent.app.plugins.sources import PluginSource
 from hermes_agent.app.plugins.staged_plugin import remote_commit
 from hermes_agent.app.plugins.terminal_io import capability_changes, confirmed, printable, table
-from hermes_agent.app.plugins.updates import installed_version
 from hermes_agent.config import load
 from hermes_agent.config.bounded_yaml import YamlRejected, parse_yaml
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.app.manifest_cache import ManifestCache, quiet_or_debug
-from hermes_agent.app.plugins.updates import pending_updates
+from hermes_agent.app.plugin_updates import pending_updates
 from hermes_agent.config import hermes_home, load
 from hermes_agent.core.errors import EXIT_OK
 from hermes_agent.plugins.activation import (

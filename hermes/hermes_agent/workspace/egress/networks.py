@@ -160,6 +160,8 @@ RESOLVER = str(Path(__file__).with_name("resolv.txt"))
 
 @dataclass(eq=False)
 class _Network:
+    """A network namespace with its broker."""
+
     namespace: Namespace
     broker: Broker | None = None
     works: list[NetworkCall] = field(default_factory=list)

@@ -38,6 +38,8 @@ MOST_MESSAGES = 200
 
 @dataclass(eq=False)
 class _Unit:
+    """A unit that is connected."""
+
     channel: socket.socket
     key: str
     """Key of its session, which the caller sends before the unit gets the connection."""
