@@ -42,10 +42,11 @@ def _missing(path: Path) -> list[str]:
         if not isinstance(node, ast.ImportFrom) or (node.module or "").split(".")[0] != "hermes_agent" or node.level:
             continue
         module = node.module or ""
-        if _file(module) is None:
+        is_folder = PACKAGE.joinpath(*module.split(".")).is_dir()  # without `__init__.py`: its files alone
+        if _file(module) is None and not is_folder:
             found.append(f"line {node.lineno}: {module}")
             continue
-        names = _names(module)
+        names = _names(module) if _file(module) is not None else set()
         found += [
             f"line {node.lineno}: {module}.{alias.name}"
             for alias in node.names

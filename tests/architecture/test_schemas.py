@@ -110,6 +110,10 @@ STEPS = [
 ]
 
 
+SET_BY_STEP = {("sessions", 4): {"sessions": {"model_config"}}}
+"""Columns that a step is there to set, by its owner and the version before it: the origin of a subagent."""
+
+
 @pytest.mark.parametrize(("owner", "version"), STEPS)
 def test_rows_of_all_owners_stay_what_they_were_when_one_s_tables_change(tmp_path, owner, version):
     path = tmp_path / "state.db"
@@ -118,9 +122,10 @@ def test_rows_of_all_owners_stay_what_they_were_when_one_s_tables_change(tmp_pat
 
     opened_with_all(path, owner, FOUND[owner].version)
 
-    after = rows(path)
-    seen = {t: [{c: row[c] for c in old[0]} for row in after[t]] for t, old in before.items() if old}
-    assert {t: sorted(found, key=str) for t, found in seen.items()} == {t: old for t, old in before.items() if old}
+    after, is_set = rows(path), SET_BY_STEP.get((owner, version), {})
+    stays = {t: [c for c in old[0] if c not in is_set.get(t, ())] for t, old in before.items() if old}
+    seen = {t: sorted(({c: row[c] for c in stays[t]} for row in after[t]), key=str) for t in stays}
+    assert seen == {t: sorted(({c: row[c] for c in stays[t]} for row in before[t]), key=str) for t in stays}
     copies = list((tmp_path / "restore-points").glob("*.db")) if version else []
     assert [rows(copy) for copy in copies] == ([before] if version else [])
     db = Database(path, [])

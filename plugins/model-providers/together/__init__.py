@@ -8,7 +8,7 @@ class Together(ProviderProfile):
         self, *, reasoning_config: dict[str, Any] | None = None, **context: Any
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         # an effort is a word, and no effort a switch: https://docs.together.ai/reference/chat-completions-1
-        is_off = bool(reasoning_config) and not reasoning_config["enabled"]
+        is_off = not reasoning_config["enabled"] if reasoning_config else False
         return ({"reasoning": {"enabled": False}} if is_off else {}), {}
 
 
