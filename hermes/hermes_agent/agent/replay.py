@@ -260,9 +260,9 @@ class _RecordedClient:
         count = len(self.requests)
         note = self.turn.sent.get(self.turn.requests[count].number) if count < len(self.turn.requests) else None
         rest = (request.messages[0].text, digest_tools(request.tools)[0])
-        digest = self._digest.digest((request.model, *rest), messages)
+        digest = self._digest.digest([request.model, *rest], messages)
         other = note.model if note is not None else ""  # a fallback
-        sent = digest if other in ("", request.model) else self._digest.digest((other, *rest), messages)
+        sent = digest if other in ("", request.model) else self._digest.digest([other, *rest], messages)
         self.requests.append(_ReplayedRequest(digest, sent))
 
     def is_priced(self, model: str) -> bool:

@@ -29,8 +29,12 @@ class RequestDigest:
         self._messages: list[Message] = []
         self._chain: list[bytes] = []
         """The digest of each message with all before it."""
+        self._head: list[Any] = []
+        """The last head of texts alone."""
+        self._begun = hashlib.sha256()
+        """The digest of a request, begun with that head: its prompt is long, and mostly the same."""
 
-    def digest(self, head: Sequence[Any], messages: Sequence[Message]) -> str:
+    def digest(self, head: list[Any], messages: Sequence[Message]) -> str:
         """Return the digest of a request.
 
         Args:
@@ -46,8 +50,12 @@ class RequestDigest:
             before = self._chain[-1] if self._chain else b""
             self._chain.append(hashlib.sha256(before + _json_bytes([message.to_dict(), message.extras])).digest())
             self._messages.append(message)
-        last = self._chain[-1] if self._chain else b""
-        return hashlib.sha256(_json_bytes(list(head)) + last).hexdigest()
+        if head != self._head:
+            self._head = list(head) if all(isinstance(part, str) for part in head) else []
+            self._begun = hashlib.sha256(_json_bytes(head))
+        whole = self._begun.copy()
+        whole.update(self._chain[-1] if self._chain else b"")
+        return whole.hexdigest()
 
 
 def digest_tools(definitions: Sequence[dict[str, Any]]) -> tuple[str, str]:
