@@ -195,7 +195,7 @@ WITH_THE_FIRST_TURN = {
     "builtin_tools": "web_pages",
     "gateway": "chat_approver chat_commands chat_messages chat_sessions chat_turn command_confirmation intake",
     "media": "speech",
-    "models": "anthropic_messages client fallback http_transport openai_format openai_protocols",
+    "models": "anthropic_messages chat_completions client fallback http_transport openai_format openai_responses",
     "policy": "shell",
     "server": "answer_stream chat_endpoint chat_format request_fields responses_format webhooks",
     "skills": "history scan skill_changes",

@@ -28,16 +28,10 @@ DRIFT = {
 """Fields that are renamed, by file of the SDK."""
 FOUND = {
     "host/model_service.py": {"prompt_tokens"},
+    "models/chat_completions.py": {"delta", "finish_reason", "index", "stream_options"},
     "models/client.py": {"id"},
     "models/openai_format.py": {"message", "tool_calls", "prompt_tokens"},
-    "models/openai_protocols.py": {
-        "delta",
-        "finish_reason",
-        "index",
-        "stream_options",
-        "incomplete_details",
-        "call_id",
-    },
+    "models/openai_responses.py": {"delta", "incomplete_details", "call_id"},
     "server/chat_format.py": {"delta", "finish_reason", "message", "tool_calls"},
     "server/model_service.py": {"owned_by"},
     "server/responses_format.py": {"delta", "output"},

@@ -27,9 +27,9 @@ def load_wire_protocol(name: str) -> WireProtocol:
 
         return AnthropicMessagesProtocol()
     if name == "codex_responses":
-        from hermes_agent.models.openai_protocols import ResponsesProtocol
+        from hermes_agent.models.openai_responses import ResponsesProtocol
 
         return ResponsesProtocol()
-    from hermes_agent.models.openai_protocols import ChatCompletionsProtocol
+    from hermes_agent.models.chat_completions import ChatCompletionsProtocol
 
     return ChatCompletionsProtocol()

@@ -33,8 +33,8 @@ from hermes_agent.core.errors import ModelError, ModelErrorKind
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.text import shorten
+from hermes_agent.models.chat_completions import overlap
 from hermes_agent.models.openai_format import parse_answer, to_keywords
-from hermes_agent.models.reasoning_pieces import overlap
 from hermes_agent.system.program_pipe import ProgramEnded, ProgramPipe
 
 logger = logging.getLogger(__name__)

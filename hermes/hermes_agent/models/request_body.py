@@ -18,8 +18,8 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.secrecy import name_kind
 from hermes_agent.models import errors
+from hermes_agent.models.chat_completions import chat_message
 from hermes_agent.models.openai_format import from_dicts
-from hermes_agent.models.openai_protocols import chat_message
 from hermes_agent.models.providers import CHAT_COMPLETIONS, ModelEndpoint
 from hermes_agent.models.wire_protocol import WireProtocol
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_agent.models.reasoning_pieces import TaggedReasoning
+from hermes_agent.models.chat_completions import TaggedReasoning
 
 WHOLE = [
     ("<think>I count.</think>\n\nFour.", "I count.", "Four."),
