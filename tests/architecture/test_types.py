@@ -31,7 +31,7 @@ FOUND = {
     "models/chat_completions.py": {"delta", "finish_reason", "index", "stream_options"},
     "models/client.py": {"id"},
     "models/openai_format.py": {"message", "tool_calls", "prompt_tokens"},
-    "models/openai_responses.py": {"delta", "incomplete_details", "call_id"},
+    "models/openai_responses.py": {"incomplete_details", "call_id"},
     "server/chat_format.py": {"delta", "finish_reason", "message", "tool_calls"},
     "server/model_service.py": {"owned_by"},
     "server/responses_format.py": {"delta", "output"},

@@ -132,3 +132,8 @@ BYTES_PER_TOKEN = 4
 def count_tokens(text: str) -> int:
     """Return a rough estimate of the tokens of a text."""
     return (len(text) if text.isascii() else len(text.encode("utf-8", "replace"))) // BYTES_PER_TOKEN
+
+
+def overlap(text: str, tag: str) -> int:
+    """Return how many characters at the end of the text begin the tag."""
+    return next((size for size in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:size])), 0)

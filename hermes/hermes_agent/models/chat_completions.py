@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.messages import Message, ToolCall
+from hermes_agent.core.text import overlap
 from hermes_agent.core.tool_schemas import BY_NAME, OPENAI, SchemaDialect, adapt_schema
 from hermes_agent.models.openai_types import (
     ChatCompletionChunk,
@@ -287,11 +288,6 @@ class TaggedReasoning:
     def _take(self) -> str:
         text, self._held = self._held, ""
         return text
-
-
-def overlap(text: str, tag: str) -> int:
-    """Return how many characters at the end of the text begin the tag."""
-    return next((size for size in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:size])), 0)
 
 
 def delta_reasoning(delta: Mapping[str, Any]) -> str:

@@ -32,8 +32,7 @@ from hermes_agent.contracts.model_provider import ProviderProfile, classify_by_p
 from hermes_agent.core.errors import ModelError, ModelErrorKind
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.redaction import redactor
-from hermes_agent.core.text import shorten
-from hermes_agent.models.chat_completions import overlap
+from hermes_agent.core.text import overlap, shorten
 from hermes_agent.models.openai_format import parse_answer, to_keywords
 from hermes_agent.system.program_pipe import ProgramEnded, ProgramPipe
 
