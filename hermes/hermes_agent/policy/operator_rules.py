@@ -75,9 +75,9 @@ class CommandPolicy:
 
         text = f"{functions}\n{command}" if functions else command
         found = judge(text, self.patterns, also=self._by_home(text, cwd), guessed=typed)
-        inside = cwd not in ("", "/") and f"{cwd}/" in text and "/.." not in text
-        if inside and any(key.startswith(PROGRAM) for key in found.keys):
-            near = judge(text.replace(f"{cwd}/", "./"), self.patterns, guessed=typed)  # a program of the project
+        if cwd not in ("", "/") and ".." not in text and any(key.startswith(PROGRAM) for key in found.keys):
+            # a program of the project, also where that is in the agent's home, as a daemon's workspace is
+            near = judge(text.replace(f"{cwd}/", "./"), self.patterns, guessed=typed)
             found = found._replace(keys=tuple(k for k in found.keys if not k.startswith(PROGRAM) or k in near.keys))
         if found.hardline:
             return CommandReview(

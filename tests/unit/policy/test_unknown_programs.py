@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,18 @@ def test_a_program_of_the_working_directory_is_known_by_its_whole_path_too() -> 
     assert keys("python3 /srv/app/x.py") == keys("/srv/app/bin/tool --all") == ()
     assert keys("bash /srv/app2/x.sh") == keys("bash /srv/app/../x.sh") == ("unknown program: x.sh",)
     assert "recursive delete" in keys("bash /srv/app/x.sh; rm -rf /srv/app/data")
+
+
+@pytest.mark.parametrize(
+    ("command", "known"),
+    [("sh run.sh", True), ("bin/tool", True), ("sh {}/run.sh", True), ("sh ../run.sh", False), ("sh ~/run.sh", False)],
+)
+def test_a_daemons_workspace_is_a_project_though_it_is_in_the_agents_home(
+    tmp_path: Path, command: str, known: bool
+) -> None:
+    workspace = tmp_path / "workspace"
+    review = CommandPolicy(home=tmp_path).review(command.format(workspace), confined=True, cwd=str(workspace))
+    assert (review.keys == ()) == known, review.keys
 
 
 @pytest.mark.parametrize("program", ["psql db", "mysql db", "ed f", "make -f -", "redis-cli", "gdb -x /dev/stdin"])
