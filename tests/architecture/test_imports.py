@@ -207,33 +207,26 @@ WITH_THE_FIRST_TURN = {
 }
 """What only a turn, a chat platform, a webhook, a change of a skill or a command needs, by package."""
 OTHERS = {
-    "_ssl",
     "argparse",
-    "ast",
-    "asyncio.sslproto",
     "bz2",
     "click",
     "ctypes",
     "difflib",
-    "dis",
-    "email.utils",
     "getpass",
     "gettext",
     "html",
     "http.client",
     "importlib.resources",
-    "inspect",
     "ipaddress",
     "locale",
     "logging.config",
     "logging.handlers",
     "lzma",
     "multiprocessing",
-    "ssl",
     "stringprep",
     "uvicorn",
 }
-"""Modules of others, each 100 KiB to 1.5 MiB with what it imports, that something once brought."""
+"""Modules of others, each 100 to 300 KiB with what it imports, that something once brought."""
 
 
 def test_a_daemon_that_waits_has_loaded_its_server_and_nothing_that_a_turn_needs(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from hermes_agent.server.settings import HttpSettings
 from hermes_agent.server.turn_slots import TurnSlots
 from hermes_agent.service.connections import Connections, Stage, limit_connections
 from hermes_agent.service.systemd import SocketHandover
-from hermes_agent.system.deferred_modules import defer, run_now
+from hermes_agent.system.deferred_modules import defer
 
 if TYPE_CHECKING:
     from uvicorn.server import Server as UvicornServer
@@ -287,11 +287,6 @@ def _skip_unused() -> None:
     homes = {"Config": "uvicorn.config", "Server": "uvicorn.server"}  # what its own parts take from the package
     defer("uvicorn", {name: partial(_name_in, home, name) for name, home in homes.items()})  # click, multiprocessing
     defer("logging.config")  # pickle, socketserver
-    defer("email.utils", {"formatdate": lambda: _format_date})  # uvicorn dates replies with it; ours have a date
-
-
-def _format_date(*given: Any, **named: Any) -> str:
-    return str(run_now("email.utils").formatdate(*given, **named))
 
 
 def _name_in(module: str, name: str) -> object:
