@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import random
 import re
+import struct
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -118,6 +120,8 @@ class Model:
         self._go_on.set()
 
     def __call__(self, path: str, body: Any) -> tuple[str, bytes | None]:
+        if path.endswith("/embeddings"):
+            return "application/json", json.dumps(_embeddings(body)).encode()
         said = [str(m.get("content")) for m in body["messages"] if m["role"] == "user"]
         word = next((found[-1] for text in reversed(said) if (found := WORD.findall(text))), "nothing")
         if self._slow and word.startswith(f"{self._slow}."):
@@ -128,6 +132,18 @@ class Model:
         end = {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
         lines = [json.dumps(delta), json.dumps(end), "[DONE]"]
         return "text/event-stream", "".join(f"data: {line}\n\n" for line in lines).encode()
+
+
+def _embeddings(body: Any) -> dict[str, Any]:
+    """Return embeddings of each text in OpenAI's form, all of them the same."""
+    texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
+    vector = [0.5] * min(body.get("dimensions") or 4, 4096)
+    if body.get("encoding_format") == "base64":
+        shown: Any = base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+    else:
+        shown = vector
+    data = [{"object": "embedding", "index": index, "embedding": shown} for index, _ in enumerate(texts)]
+    return {"object": "list", "model": body["model"], "data": data, "usage": {"prompt_tokens": 1, "total_tokens": 1}}
 
 
 class Service:

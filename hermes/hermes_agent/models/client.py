@@ -202,16 +202,13 @@ class HttpModelClient:
         model = str(body["model"])
         self._check_key(model)
         sign = None if self._signer is None else partial(self._signer.headers, model)
-        for is_last in (False, True):  # the server may close a kept connection just when a request is sent
-            try:
-                async with self._transport.exchange("/embeddings", self._headers(), body, sign) as reply:
-                    value = parse_json(await _read_body(reply))
-                break
-            except TransportError as exc:
-                if is_last:
-                    raise errors.unreachable(self._endpoint, model, str(exc)) from exc
-            except MalformedReply as exc:
-                raise errors.cut_off(self._endpoint, model, str(exc)) from None
+        try:
+            async with self._transport.exchange("/embeddings", self._headers(), body, sign) as reply:
+                value = parse_json(await _read_body(reply))
+        except TransportError as exc:
+            raise errors.unreachable(self._endpoint, model, str(exc)) from exc
+        except MalformedReply as exc:
+            raise errors.cut_off(self._endpoint, model, str(exc)) from None
         if reply.status < 400 and isinstance(value, dict) and isinstance(value.get("data"), list):
             return value
         if reply.status in (404, 405, 501) and not (isinstance(value, dict) and "model" in str(value.get("error"))):
