@@ -228,7 +228,7 @@ async def test_the_keys_of_the_agent_are_not_read_through_the_pool(home: Path, s
     host = start_host()
     try:
         assert [entry.label for entry in load_pool("box").entries()] == ["Box"]
-        for name in ("openrouter", "nobody"):
+        for name in ("openrouter", "unknown"):
             with pytest.raises(PermissionError, match="the agent keeps the keys of its providers"):
                 load_pool(name)
         with pytest.raises(ValueError, match="not stored among those of 'box'"):

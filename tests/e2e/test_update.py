@@ -137,8 +137,8 @@ def test_it_is_installed_with_a_restore_point_and_one_command_goes_back(person: 
         [program(person) / "bin" / "python", "-c", "import spoken; print(spoken.SAYS)"], capture_output=True, text=True
     )
     assert speech.stdout == "Good day.\n", "what was required and is an extra now is still there"
-    told = json.loads(hermes(person, "self", "check", "--json").stdout)
-    [extras] = [line["text"] for line in told if line["subject"] == "extras" and line["level"] == "ok"]
+    report = json.loads(hermes(person, "self", "check", "--json").stdout)
+    [extras] = [line["text"] for line in report if line["subject"] == "extras" and line["level"] == "ok"]
     assert "speech" in extras.removeprefix("installed: ").split(", ")
     points = hermes(person, "state", "restore-points").stdout
     assert "-update.db" in points

@@ -19,6 +19,7 @@ import tempfile
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from hermes_agent.contracts.model_client import (
@@ -44,7 +45,10 @@ AUTH_REQUIRED = -32000
 """ACP's code of an error: sign in first."""
 METHOD_NOT_FOUND = -32601
 CALL, CALL_END = "<tool_call>", "</tool_call>"
-_BLOCK = re.compile(re.escape(CALL) + r"\s*(\{.*?\})\s*" + re.escape(CALL_END), re.DOTALL)
+_BEGIN, _END = re.compile(rf"{CALL}\s*(?={{)"), re.compile(rf"\s*{CALL_END}")
+_JSON = json.JSONDecoder()
+MOST_CALLS = 128
+"""Marks of calls in an answer that are looked at: each is read up to where it is no JSON."""
 
 _INSTRUCTIONS = """\
 You answer as the model of an agent program. Do not use tools of your own: the agent runs the tools that are listed
@@ -102,7 +106,7 @@ class AcpModelClient(_ProcessModelClient):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Start the program, send the conversation, and yield the answer (see `ModelClient.stream`)."""
         own = {name: os.environ[name] for name in self._profile.env_vars if name in os.environ}
-        text, spoken = _AnswerText(holds_calls=bool(request.tools)), ""
+        text, spoken = AnswerText(holds_calls=bool(request.tools)), ""
         try:
             with tempfile.TemporaryDirectory(prefix="hermes-model-") as folder:
                 async with ProgramPipe.opened(self._command(), cwd=folder, env=own) as pipe:
@@ -233,7 +237,7 @@ def prompt_text(request: ModelRequest) -> str:
     return "\n\n".join([*parts, "Continue with the assistant's next message."])
 
 
-class _AnswerText:
+class AnswerText:
     """Splits an answer into text to show and calls of tools.
 
     Args:
@@ -257,32 +261,35 @@ class _AnswerText:
     def end(self) -> tuple[str, list[dict[str, Any]]]:
         """Return the text that was held back, and the calls in the form of chat completions."""
         calls: list[dict[str, Any]] = []
-
-        def take(block: re.Match[str]) -> str:
-            call = _parse_call(block[1])
+        text, begin = "", 0
+        for mark in islice(_BEGIN.finditer(self._held), MOST_CALLS):
+            if mark.start() < begin:  # inside a call
+                continue
+            call, end = _read_call(self._held, mark.end())
+            text += self._held[begin : mark.start() if call else end]
             calls.extend([call] if call else [])
-            return "" if call else block[0]
+            begin = end
+        text += self._held[begin:]
+        return (text if text.strip() else ""), calls
 
-        rest = _BLOCK.sub(take, self._held)
-        return (rest if rest.strip() else ""), calls
 
+def _read_call(text: str, begin: int) -> tuple[dict[str, Any] | None, int]:
+    """Return the call that begins in a text, also in the form of chat completions, and the place after its block.
 
-def _parse_call(text: str) -> dict[str, Any] | None:
-    """Return the call in a block, also in the form of chat completions; None if it is none."""
+    What is no call is None, and the place is the given one.
+    """
     try:
-        value = json.loads(text)
-    except ValueError:
-        return None
+        value, end = _JSON.raw_decode(text, begin)
+    except (ValueError, RecursionError):
+        return None, begin
+    closed = _END.match(text, end)
     function = value.get("function") if isinstance(value.get("function"), dict) else value
-    arguments = function.get("arguments", {})
-    if not isinstance(function.get("name"), str) or not function["name"]:
-        return None
+    name, arguments = function.get("name"), function.get("arguments", {})
+    if closed is None or not isinstance(name, str) or not name:
+        return None, begin
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return {
-        "id": str(value.get("id") or new_id("call")),
-        "type": "function",
-        "function": {"name": function["name"], "arguments": written},
-    }
+    call_id = str(value.get("id") or new_id("call"))
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": written}}, closed.end()
 
 
 class OwnModelClient(_ProcessModelClient):
@@ -342,7 +349,10 @@ class OwnModelClient(_ProcessModelClient):
 
 
 async def _in_thread(work: Callable[..., Any], *args: Any, deadline_s: float | None = None) -> Any:
-    """Run a plugin's code in a thread that a caller who no longer waits does not keep alive."""
+    """Run a plugin's code in a thread of its own.
+
+    A model may take minutes, and workers are few; a thread that no longer has a caller does not keep the process alive.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
 

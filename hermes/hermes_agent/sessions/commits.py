@@ -61,7 +61,7 @@ _CHILD_COLUMNS = """
     UPDATE sessions SET is_subagent = 1, model_config = json_object('_delegate_from', parent_session_id)
         WHERE parent_session_id <> '';
     UPDATE sessions SET parent_session_id = json_extract(model_config, '$._branched_from')
-        WHERE json_extract(model_config, '$._branched_from') IS NOT NULL;
+        WHERE CASE WHEN json_valid(model_config) THEN json_extract(model_config, '$._branched_from') END IS NOT NULL;
 """
 """Subagents and branches both have `parent_session_id`, as upstream's; `is_subagent` tells them apart."""
 UPSTREAM_COLUMNS = (_CHAT_COLUMNS, _CHILD_COLUMNS)

@@ -158,8 +158,8 @@ async def test_a_template_that_refuses_much_takes_a_conversation_of_another_mode
     client = client_of(write_gguf(tmp_path / "m.gguf", STRICT, "Good day."), tool_calls="template")
     ids = ("call_1", "toolu_01A09q90qw90lq917835lq9")
     made = Message("assistant", "", tuple(ToolCall(each, "paint", ARGUMENTS) for each in ids))
-    told = [Message("tool", "done", tool_call_id=each, tool_name="paint") for each in reversed(ids)]
-    interrupted = [QUESTION, made, *told, Message("user", "Stop"), Message("user", "Now blue")]
+    results = [Message("tool", "done", tool_call_id=each, tool_name="paint") for each in reversed(ids)]
+    interrupted = [QUESTION, made, *results, Message("user", "Stop"), Message("user", "Now blue")]
     answered = [Message("assistant", "Blue it is."), Message("system", "It is Tuesday."), Message("user", "Thanks")]
     try:
         answer = await ask(client, Message("system", "Be brief."), *interrupted, *answered, tools=[PAINT])

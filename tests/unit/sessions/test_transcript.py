@@ -66,6 +66,7 @@ def test_the_sessions_of_an_older_release_are_told_apart(tmp_path: Path) -> None
         db.execute("UPDATE sessions SET parent_session_id = '' WHERE id = 'branch'")
         db.execute("UPDATE sessions SET model_config = json_object('_branched_from', 's1') WHERE id = 'branch'")
         db.execute("UPDATE sessions SET model_config = '{}' WHERE id = 'child'")
+        db.execute("UPDATE sessions SET model_config = 'no JSON' WHERE id = 's1'")
         for statement in UPSTREAM_COLUMNS[-1].split(";"):
             db.execute(statement)
 
@@ -73,7 +74,7 @@ def test_the_sessions_of_an_older_release_are_told_apart(tmp_path: Path) -> None
     assert [tuple(row) for row in rows] == [
         ("branch", "s1", '{"_branched_from":"s1"}', 0),
         ("child", "s1", '{"_delegate_from":"s1"}', 1),
-        ("s1", "", "{}", 0),
+        ("s1", "", "no JSON", 0),
     ]
 
 

@@ -45,9 +45,9 @@ async def test_the_first_connection_is_verified_with_what_is_read_for_it(
     async with server:
         port = server.sockets[0].getsockname()[1]
         monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-        stranger = trusted_certificates_later()
+        untrusting = trusted_certificates_later()
         with pytest.raises(ssl.SSLCertVerificationError):
-            await asyncio.open_connection("127.0.0.1", port, ssl=stranger, server_hostname="127.0.0.1")
+            await asyncio.open_connection("127.0.0.1", port, ssl=untrusting, server_hostname="127.0.0.1")
         monkeypatch.setenv("SSL_CERT_FILE", made)
         known = trusted_certificates_later()
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=known, server_hostname="127.0.0.1")
