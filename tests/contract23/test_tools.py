@@ -236,7 +236,7 @@ class Quota(BaseHTTPRequestHandler):
         server.asked += 1
         value: dict[str, Any]
         if server.asked % 2:
-            status, value = 403, {"error": {"code": server.code, "message": "Busy"}}
+            status, value = 403, {"error": {"code": server.code, "message": f"Busy: {self.headers['Authorization']}"}}
         else:
             status, value = (
                 200,
@@ -379,16 +379,23 @@ def test_d15_classify_api_error_of_the_profile_decides_after_the_hooks(program: 
 
 
 def test_d15_classify_api_error_is_given_what_a_server_sent_and_decides_on_the_retry() -> None:
+    key = "acme-key-4f9a8e7c6b5d"
+
     def classify(error: Any, *, status_code: int, error_code: str, message: str, body: Any, model: str) -> Any:
-        if status_code == 403 and error_code == "quota_exhausted" and body["error"]["message"] == "Busy":
-            return {"reason": "rate_limit"} if message == "busy" and model == "m-1" else None
+        seen.append(f"{message} {body}")
+        if status_code == 403 and error_code == "quota_exhausted" and body["error"]["message"].startswith("Busy"):
+            return {"reason": "rate_limit"} if message.startswith("busy") and model == "m-1" else None
         raise RuntimeError("not this one")
 
+    seen: list[str] = []
     with QuotaServer() as server:
         profile = ProviderProfile("acme", base_url=server.url, default_model="m-1", classify_api_error=classify)
+        profile.env_vars = ("ACME_API_KEY",)
         config = {"model": {"provider": "acme"}, "agent": {"api_max_retries": 1}}
-        with plugin_host(lambda ctx: ctx.register_model_provider(profile), config=config) as host:
+        env = {"ACME_API_KEY": key}
+        with plugin_host(lambda ctx: ctx.register_model_provider(profile), config=config, env=env) as host:
             assert host.ask("hi").text == "after all"
+            assert len(seen) == 1 and key not in seen[0]
             server.code = "other"
             with pytest.raises(ModelError) as failed:
                 host.ask("hi")

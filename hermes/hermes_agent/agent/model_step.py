@@ -30,6 +30,7 @@ from hermes_agent.contracts.model_client import (
 )
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import new_id
+from hermes_agent.core.redaction import mask_arguments
 from hermes_agent.core.secrecy import MASK
 from hermes_agent.hooks import HookResult, MiddlewareChain
 from hermes_agent.hooks.middleware import Trace
@@ -256,7 +257,7 @@ class ModelStep:
             error_type=type(error).__name__,
             error_code=error.reply_code or error.kind,
             error_message=error.message,
-            error_body=dict(error.reply_body),
+            error_body=mask_arguments(dict(error.reply_body)),
             error=error,
             approx_tokens=chars // 4,
             context_length=chosen.context_length,

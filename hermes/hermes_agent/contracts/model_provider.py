@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.core.errors import ModelError
+from hermes_agent.core.redaction import mask_arguments, redactor
 
 __all__ = [
     "AUXILIARY_TASK",
@@ -305,8 +306,8 @@ async def classify_by_profile(profile: ProviderProfile, error: ModelError, model
         own,
         status_code=error.status,
         error_code=error.reply_code,
-        message=(error.reply_text or error.message).lower(),
-        body=dict(error.reply_body),
+        message=redactor.mask_known(error.reply_text or error.message).lower(),
+        body=mask_arguments(dict(error.reply_body)),
         model=model,
     )
     try:

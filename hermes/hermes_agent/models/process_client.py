@@ -274,9 +274,9 @@ class AnswerText:
 
 
 def _read_call(text: str, begin: int) -> tuple[dict[str, Any] | None, int]:
-    """Return the call that begins in a text, also in the form of chat completions, and the place after its block.
+    """Return the call that begins at a place of a text, and the place after its block.
 
-    What is no call is None, and the place is the given one.
+    A call may have the form of chat completions. What is no call is None, and the place is the given one.
     """
     try:
         value, end = _JSON.raw_decode(text, begin)
