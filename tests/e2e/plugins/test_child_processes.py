@@ -14,7 +14,6 @@ import pytest
 from compat.guides import plugin
 from hermes_agent import __version__
 from hermes_agent.compat import import_hook
-from hermes_agent.compat.child import sitecustomize
 from hermes_agent.testing import plugin_host
 
 STARTS = """
@@ -96,5 +95,7 @@ def test_a_command_of_the_model_does_not_see_the_folder(tmp_path: Path) -> None:
 
 
 def test_the_names_are_those_of_the_hook() -> None:
-    assert sitecustomize.NAMES == import_hook.RESERVED
-    sys.meta_path.remove(sitecustomize.LateFinder)  # its import has put it there
+    code = "import sitecustomize\nprint(*sitecustomize.NAMES)"
+    env = {"PYTHONPATH": str(import_hook.CHILD)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == import_hook.RESERVED
