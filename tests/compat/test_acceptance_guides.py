@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compat.guides import plugin
-from hermes_agent.adapters.events import call_connect, call_get_chat_info, call_send
+from hermes_agent.adapters.events import call_connect, call_send
 from hermes_agent.app.main import main
 from hermes_agent.media.service import generate_image
 from hermes_agent.testing import ScriptedModel, call, plugin_host, served
@@ -272,7 +272,7 @@ def test_13_row_22_an_adapter_with_the_guide_s_short_signatures_works(tmp_path: 
         assert wait(call_connect(adapter, is_reconnect=True)) is True
         assert wait(call_send(adapter, "room", "hello", reply_to="x")).success
         assert adapter.said == [("room", "hello")]
-        assert wait(call_get_chat_info(adapter, "room")) == {"name": "room", "type": "dm"}
+        assert wait(adapter.get_chat_info("room")) == {"name": "room", "type": "dm"}
 
 
 LOOK = """

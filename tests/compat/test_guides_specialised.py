@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from compat.guides import flat, guide, indented, plugin
-from hermes_agent.adapters.events import call_connect, call_get_chat_info, call_send
+from hermes_agent.adapters.events import call_connect, call_send
 from hermes_agent.contracts.context_engine import choose_context_engine, compress, should_compress
 from hermes_agent.contracts.image_video import choose_image_gen
 from hermes_agent.contracts.memory import choose_memory
@@ -231,7 +231,7 @@ def test_the_sample_platform_connects_and_sends(page: str, tmp_path: Path) -> No
             assert host.host.bridge.wait_plugin(call_connect(made)) is True
             result = host.host.bridge.wait_plugin(call_send(made, "room", "hello", reply_to="m1"))
             assert result.success
-            assert host.host.bridge.wait_plugin(call_get_chat_info(made, "room")) == {"name": "room", "type": "dm"}
+            assert host.host.bridge.wait_plugin(made.get_chat_info("room")) == {"name": "room", "type": "dm"}
             if number:
                 assert host.module.adapter.sent == [("room", "hello")]
             host.host.bridge.wait_plugin(made.disconnect())

@@ -14,7 +14,6 @@ from hermes_agent.adapters.events import (
     SendResult,
     build_session_key,
     call_connect,
-    call_get_chat_info,
     call_send,
 )
 from hermes_agent.testing import install_direct_loop
@@ -184,7 +183,7 @@ class PlatformSuite:
 
     def test_a_chat_has_a_name_and_a_type(self, bench: Bench) -> None:
         async def steps(adapter: BasePlatformAdapter) -> dict[str, Any]:
-            return await call_get_chat_info(adapter, self.ROOM)
+            return await adapter.get_chat_info(self.ROOM)
 
         info = drive(bench, None, steps)
 

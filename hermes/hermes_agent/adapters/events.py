@@ -40,7 +40,6 @@ __all__ = [
     "bind_session",
     "build_session_key",
     "call_connect",
-    "call_get_chat_info",
     "call_optional",
     "call_send",
     "classify_send_error",
@@ -462,13 +461,6 @@ async def call_send(
     """
     leading = (("chat_id", chat_id), ("content", content))
     return as_send_result(await _call(adapter.send, leading, {"reply_to": reply_to, "metadata": metadata}))
-
-
-async def call_get_chat_info(adapter: Any, chat_id: str) -> dict[str, Any]:
-    """Return `name` and `type` of a chat, with defaults where the adapter does not return them."""
-    method = getattr(adapter, "get_chat_info", None)
-    found = await _call(method, (("chat_id", chat_id),), {}) if callable(method) else None
-    return {"name": chat_id, "type": "dm", **(found if isinstance(found, Mapping) else {})}
 
 
 async def call_optional(adapter: Any, method: str, *args: Any, **kwargs: Any) -> Any:

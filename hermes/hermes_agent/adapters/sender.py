@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermes_agent.adapters import media_references
@@ -35,8 +35,6 @@ logger = logging.getLogger(__name__)
 GAVE_UP = "⚠️ My answer could not be delivered: the connection failed several times. Please ask again."
 PERMANENT_ERRORS = ("forbidden", "not_found", "rate_limited", "too_long")
 """Kinds of failures that another form of the text does not solve."""
-
-Sleep = Callable[[float], Awaitable[Any]]
 
 
 async def send_with_retry(

@@ -485,10 +485,6 @@ class Conversation:
         """Return the history as a provider accepts it, without the additions of plugins."""
         return self._history.accepted()
 
-    async def replace_history(self, messages: list[Message], origin: dict[int, int], tokens: tuple[int, int]) -> None:
-        """Continue with a shorter history: `History.replace`."""
-        await self._history.replace(messages, origin, tokens)
-
     def scope(self, turn_id: str = "") -> CallScope:
         """Return the scope of a tool call or command outside a turn."""
         context = self._new_context()

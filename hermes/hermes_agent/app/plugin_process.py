@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 LAST_ANSWER_S = 0.3
 """Seconds between a failed allocation and the end of the process, in which the call that failed is answered."""
-OWN_DIRECT = ("register_tool", "register_hook", "register_middleware", "register_command")
 
 
 class _FrameHandler(logging.Handler):

@@ -5,15 +5,13 @@ Source: plugin contract of 0.23 §5.4.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -132,22 +130,9 @@ def register_redaction_patterns(patterns: Iterable[str]) -> int:
     return len(redactor.add_patterns(patterns, "code outside of plugins"))
 
 
-_source_environment: ContextVar[Mapping[str, str] | None] = ContextVar("hermes_source_environment", default=None)
-
-
 def get_source_environment() -> Mapping[str, str]:
-    """Return the environment for the current fetch of a secret source, else that of the process."""
-    return _source_environment.get() or os.environ
-
-
-@contextlib.contextmanager
-def source_environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Give secret sources this environment inside the block."""
-    token = _source_environment.set(values)
-    try:
-        yield
-    finally:
-        _source_environment.reset(token)
+    """Return the environment for the current fetch of a secret source: that of the process."""
+    return os.environ
 
 
 def broadcast_plugin_event(plugin_id: str, event: str, payload: Mapping[str, Any] | None = None) -> None:

@@ -20,7 +20,6 @@ from hermes_agent.compat.agent import host_or_none
 from hermes_agent.plugins.loader import PARENT
 from hermes_agent.plugins.manager import PluginManager
 
-PACKAGE = "plugins"
 CATEGORIES = frozenset(
     {
         *("browser", "context_engine", "cron_providers", "dashboard_auth", "image_gen", "memory", "model_providers"),

@@ -1,6 +1,6 @@
 """The schema of the config, paths of keys, and operations on values.
 
-`schema.json` uses a subset of JSON Schema 2020-12 (`KEYWORDS`) and these annotations (`ANNOTATIONS`):
+`schema.json` uses a subset of JSON Schema 2020-12 and these annotations:
 
     x-unit      unit of the number, in words
     x-effect    "used", or the sentence why the key has no effect in this release; holds for all keys below
@@ -77,26 +77,6 @@ def render_path(path: KeyPath) -> str:
 
 Node = Mapping[str, Any]
 """One schema: a JSON object."""
-
-KEYWORDS = frozenset(
-    {"$schema", "$defs", "$ref", "title", "description", "type", "default", "enum", "minimum", "maximum"}
-    | {"minLength", "pattern", "items", "properties", "additionalProperties"}
-)
-ANNOTATIONS = frozenset(
-    {
-        "x-unit",
-        "x-effect",
-        "x-protects",
-        "x-idle",
-        "x-renamed",
-        "x-secret",
-        "x-open",
-        "x-what",
-        "x-text-is",
-        "x-false-is",
-        "x-true-is",
-    }
-)
 
 OPEN: Final[Node] = {}
 """The schema of an undeclared key in a place where such keys are allowed."""

@@ -1,8 +1,8 @@
 """Validation of values against the schema, and the sentences about violations.
 
-It supports exactly `schema.KEYWORDS`, without the `jsonschema` package, which takes 60 ms to import. A test compares
-its results with `jsonschema` on generated values. JSON Schema cannot express one more rule: an undeclared key, in a
-place where plugins keep theirs, is rejected if it is a near miss of a declared one.
+It supports the keywords that `schema.json` uses, without the `jsonschema` package, which takes 60 ms to import. A test
+compares its results with `jsonschema` on generated values. JSON Schema cannot express one more rule: an undeclared
+key, in a place where plugins keep theirs, is rejected if it is a near miss of a declared one.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ FRAME_CPU_S = 0.005
 """CPU time after which a frame leaves finished blocks to the next frame."""
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SPINNER_S = 0.12
-MAX_NOTE_WIDTH = 120
 VERBOSE_DIFF_LINES = 2_000
 MAX_OUTPUT_CHARS = 20_000
 """The end of a running command's output that is kept."""

@@ -228,17 +228,6 @@ class OutboundWebhooks:
                 continue
             if why := self._send(delivery):
                 logger.warning("webhook %s: event %s was not delivered: %s", delivery.hook.name, delivery.event, why)
-            self._pending.task_done()
-
-    def wait_sent(self, limit_s: float) -> bool:
-        """Wait until nothing waits to be sent, at most `limit_s` seconds; return whether that is so."""
-        end = time.monotonic() + limit_s
-        with self._pending.all_tasks_done:
-            while self._pending.unfinished_tasks:
-                left_s = end - time.monotonic()
-                if left_s <= 0 or not self._pending.all_tasks_done.wait(left_s):
-                    return not self._pending.unfinished_tasks
-        return True
 
     def _send(self, delivery: _Delivery) -> str:
         """Send a delivery, at most twice; return why it failed, or ""."""

@@ -101,7 +101,7 @@ class _LoggerFilter(logging.Filter):
 
 
 _active: list[LogSetup] = []
-_setup_lock = threading.Lock()
+_setup_lock = threading.RLock()
 
 
 def configure_logging(
@@ -148,7 +148,16 @@ def configure_logging(
 def release_logging() -> None:
     """Remove the handlers and close their files."""
     with _setup_lock:
-        _remove()
+        clear_attributions()
+        while _active:
+            for name, handler in _active.pop().handlers:
+                logging.getLogger(name).removeHandler(handler)
+                if name:
+                    logging.getLogger(name).setLevel(logging.NOTSET)
+                handler.close()
+            logging.captureWarnings(False)
+            sys.excepthook = sys.__excepthook__
+            threading.excepthook = threading.__excepthook__
 
 
 def _files(settings: LogSettings, directory: Path, level: int, mode: LogMode) -> list[logging.Handler]:
@@ -192,7 +201,7 @@ def _stream(stream: TextIO, formatter: logging.Formatter) -> _Stream:
 
 def _install(setup: LogSetup, level: int, *, log_crashes: bool) -> None:
     with _setup_lock:
-        _remove()
+        release_logging()
         for name, handler in setup.handlers:
             if name:
                 handler.setLevel(logging.DEBUG)
@@ -208,19 +217,6 @@ def _install(setup: LogSetup, level: int, *, log_crashes: bool) -> None:
             sys.excepthook = _log_crash
             threading.excepthook = _log_thread_crash
         _active.append(setup)
-
-
-def _remove() -> None:
-    clear_attributions()
-    while _active:
-        for name, handler in _active.pop().handlers:
-            logging.getLogger(name).removeHandler(handler)
-            if name:
-                logging.getLogger(name).setLevel(logging.NOTSET)
-            handler.close()
-        logging.captureWarnings(False)
-        sys.excepthook = sys.__excepthook__
-        threading.excepthook = threading.__excepthook__
 
 
 def _log_crash(kind: type[BaseException], error: BaseException, traceback: Any) -> None:

@@ -98,7 +98,7 @@ class PluginManager(upstream_views.UpstreamAttributes):
         self._on_loaded: list[LoadedCallback] = []
         self.context_class: type[PluginContext] = PluginContext
         """Class of the contexts; the process of an isolated plugin has another one."""
-        self._platform_names = DeclaredPlatforms(lambda: self.found.plugins.values())
+        self._platform_names = DeclaredPlatforms(lambda: self.found.plugins.values())  # the lookup keeps it weakly
         self._hooks = LiveListeners(lambda: staged_store(ground.hooks).store, "hook")
         self._middleware = LiveListeners(lambda: staged_store(ground.hooks).middleware.store, "middleware")
         self._plugin_commands = LiveCommands(lambda: staged_store(ground.commands))

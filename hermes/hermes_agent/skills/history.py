@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.skills.scan import SkillEntry, read_entries
+from hermes_agent.skills.scan import SkillEntry
 from hermes_agent.skills.skill_file import HUB
 
 KEPT = 10
@@ -135,11 +135,6 @@ def difference(old: Mapping[str, SkillEntry], new: Mapping[str, SkillEntry]) -> 
             lines.append(f"mode of {path}: {'executable' if after.executable else 'plain'}\n")
         lines += [line if line.endswith("\n") else f"{line}\n" for line in found]
     return "".join(lines)
-
-
-def folder_difference(old: Path, new: Path) -> str:
-    """Return how two folders differ, as a unified diff."""
-    return difference(*(read_entries(path) if path.is_dir() else {} for path in (old, new)))
 
 
 def _lines(entry: SkillEntry | None) -> list[str] | None:

@@ -9,8 +9,6 @@ import jsonschema
 import pytest
 
 from hermes_agent.config.schema import (
-    ANNOTATIONS,
-    KEYWORDS,
     USED,
     default,
     effect,
@@ -115,6 +113,27 @@ def _schemas(node: Any) -> Iterator[dict[str, Any]]:
 def test_the_schema_is_a_valid_json_schema_of_2020_12() -> None:
     assert load_schema()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     jsonschema.Draft202012Validator.check_schema(load_schema())
+
+
+KEYWORDS = frozenset(
+    {"$schema", "$defs", "$ref", "title", "description", "type", "default", "enum", "minimum", "maximum"}
+    | {"minLength", "pattern", "items", "properties", "additionalProperties"}
+)
+ANNOTATIONS = frozenset(
+    {
+        "x-unit",
+        "x-effect",
+        "x-protects",
+        "x-idle",
+        "x-renamed",
+        "x-secret",
+        "x-open",
+        "x-what",
+        "x-text-is",
+        "x-false-is",
+        "x-true-is",
+    }
+)
 
 
 def test_the_schema_uses_no_keyword_that_our_validator_does_not_know() -> None:

@@ -30,7 +30,6 @@ from hermes_agent.policy.shell.script import ShellCommand, ShellRule
 _FEEDERS = frozenset({"xargs", "gxargs", "parallel", "env_parallel", "rush", "sem"})
 """Programs that run a command for each line that they read."""
 REMOVERS = frozenset({"rm", "unlink", "shred", "srm", "grm", "wipe"})
-WINDOWS = re.compile(r"(?i)(?:cmd(?:\.exe)?)$")
 
 
 def deletes(command: ShellCommand) -> bool:
