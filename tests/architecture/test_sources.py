@@ -76,7 +76,7 @@ def test_no_file_of_ours_is_longer_than_a_reader_wants() -> None:
 
 
 FOR_PLUGINS = re.compile(
-    r"hermes_agent\.(?:contracts|adapters|core\.errors|core\.messages|core\.text|core\.tool_schemas)(?:\.|$)"
+    r"hermes_agent\.(?:contracts|adapters|core\.errors|core\.messages|core\.tasks|core\.text|core\.tool_schemas)(?:\.|$)"
 )
 """What of the package a bundled plugin may import."""
 

@@ -26,6 +26,7 @@ from hermes_agent.adapters.events import (
 )
 from hermes_agent.adapters.registry import platform_in_creation
 from hermes_agent.adapters.sender import MessageSender, Metadata
+from hermes_agent.core.tasks import end_task
 
 __all__ = ["BasePlatformAdapter", "PlatformEvent", "run_callback", "set_direct_loop"]
 
@@ -392,10 +393,7 @@ class BasePlatformAdapter(MessageSender):
         """
         if discard_pending:
             self._pending_messages.pop(session_key, None)
-        task = self._session_tasks.get(session_key)
-        if task is not None and task is not asyncio.current_task() and not task.done():
-            task.cancel()
-            await asyncio.wait((task,))
+        await end_task(self._session_tasks.get(session_key))
         if release_guard and session_key not in self._session_tasks:
             self._active_sessions.pop(session_key, None)
 

@@ -230,19 +230,17 @@ class Options:
 
     def is_set(self, config: Any) -> bool:
         """Return whether all required settings are set."""
-        try:
-            self.read(config)
-        except ValueError as exc:
-            logger.debug("%s", exc)
-            return False
-        return True
+        return self._can_read(config, logging.DEBUG)
 
     def is_valid(self, config: Any) -> bool:
         """Return whether the settings are valid; otherwise log the reason."""
+        return self._can_read(config, logging.WARNING)
+
+    def _can_read(self, config: Any, level: int) -> bool:
         try:
             self.read(config)
         except ValueError as exc:
-            logger.warning("%s", exc)
+            logger.log(level, "%s", exc)
             return False
         return True
 

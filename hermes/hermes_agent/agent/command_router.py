@@ -23,7 +23,7 @@ from hermes_agent.policy import Approvals, Approver
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import LOCAL
 from hermes_agent.skills.skill_commands import SkillCommands
-from hermes_agent.tools import CallScope, current_scope
+from hermes_agent.tools import CallScope, use_scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +170,9 @@ class CommandRouter:
         keywords |= {"session_key": f"{scope.platform}:{scope.session_id}", "platform": scope.platform}
         keywords["surface"] = "cli" if scope.platform == "cli" else "gateway"
         # tools that a callback calls, and messages that it injects, belong to this session
-        token = current_scope.set(scope)
-        try:
+        with use_scope(scope):
             steps = hooks.steps("pre_command", dict(keywords))
             await self.bridge.run_steps(steps, shortest_s=hooks.shortest_s("pre_command"))
-        finally:
-            current_scope.reset(token)
 
     async def run(self, called: CommandCall, scope: CallScope) -> str | None:
         """Run a command, in parallel with a turn of the same session; return its answer without known secrets.
@@ -183,9 +180,6 @@ class CommandRouter:
         Args:
             scope: for the tools that the command calls and the messages that it injects.
         """
-        token = current_scope.set(scope)
-        try:
+        with use_scope(scope):
             answer = await run_command(called.command, called.arguments, self.bridge)
-            return redactor.mask_known(answer) if answer else answer
-        finally:
-            current_scope.reset(token)
+        return redactor.mask_known(answer) if answer else answer

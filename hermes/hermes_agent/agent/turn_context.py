@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -26,7 +26,7 @@ from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.policy import Approvals
 from hermes_agent.policy.taint import TaintTracker
 from hermes_agent.runtime.bridge import Bridge
-from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry, current_scope
+from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry, use_scope
 from hermes_agent.tools.call_scope import StepBudget, freeze_arguments
 
 T = TypeVar("T")
@@ -290,14 +290,9 @@ class TurnContext:
             account=session.account,
         )
 
-    @contextlib.contextmanager
-    def use_scope(self) -> Iterator[None]:
+    def use_scope(self) -> contextlib.AbstractContextManager[None]:
         """Let code in the block call tools and models and send messages for this session."""
-        token = current_scope.set(self.scope())
-        try:
-            yield
-        finally:
-            current_scope.reset(token)
+        return use_scope(self.scope())
 
     async def call_hook(self, hook: str, **payload: Any) -> list[HookResult]:
         """Call the listeners of a hook in a worker.

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.tasks import end_task
 from hermes_agent.server.app import HttpRoute, build
 from hermes_agent.server.conversations import (
     AgentProtocol,
@@ -225,8 +226,7 @@ async def _fed_watchdog(notifier: ServiceNotifier) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await end_task(task)
 
 
 @contextlib.asynccontextmanager

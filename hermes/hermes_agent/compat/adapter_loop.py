@@ -31,6 +31,7 @@ from hermes_agent.adapters.events import (
 from hermes_agent.adapters.media_references import AS_DOCUMENT, file_method
 from hermes_agent.adapters.sender import reply_metadata
 from hermes_agent.config import hermes_home
+from hermes_agent.core.tasks import end_task
 from hermes_agent.plugins.discovery import BUNDLED, PLATFORMS, plugin_roots
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ async def _process_message(adapter: BasePlatformAdapter, event: MessageEvent, ke
         logger.error("[%s] a message of %s failed: %r", adapter.name, key, exc, exc_info=True)
         await _send_failure_notice(adapter, event, exc, metadata)
     finally:
-        await _stop_typing(typing)
+        await end_task(typing)
         if outcome is not ProcessingOutcome.CANCELLED:
             await run_callback(adapter, key)
         await call_optional(adapter, "on_processing_complete", event, outcome)
@@ -153,12 +154,6 @@ def _start_typing(adapter: BasePlatformAdapter, chat: str, metadata: dict[str, A
     if not getattr(adapter.config, "typing_indicator", True):
         return None
     return asyncio.create_task(adapter._keep_typing(chat, metadata=metadata or None), name=f"typing {chat}")
-
-
-async def _stop_typing(typing: asyncio.Task[None] | None) -> None:
-    if typing is not None:
-        typing.cancel()
-        await asyncio.wait((typing,))
 
 
 _CONTROL_COMMANDS = (

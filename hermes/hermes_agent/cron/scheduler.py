@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from hermes_agent.contracts.cron_scheduler import CronScheduler
+from hermes_agent.core.tasks import end_task
 from hermes_agent.cron.job_store import JobStore
 from hermes_agent.cron.jobs import JobOutcome, JobRun
 
@@ -97,9 +98,7 @@ class JobScheduler:
         self._stop.set()
         if self._scheduler is not None and self._spawn is not None:
             self._spawn(self._scheduler.stop)  # code of a plugin: not on the loop; a failure is only logged
-        if self._ticking is not None:
-            self._ticking.cancel()
-            await asyncio.wait([self._ticking])
+        await end_task(self._ticking)
         if self._running:
             _, left = await asyncio.wait(self._running, timeout=timeout_s)
             for task in left:

@@ -18,6 +18,7 @@ from hermes_agent.adapters.config import PlatformConfig
 from hermes_agent.adapters.events import call_connect
 from hermes_agent.adapters.registry import PlatformEntry
 from hermes_agent.core.backoff import Backoff
+from hermes_agent.core.tasks import end_task
 from hermes_agent.runtime.bridge import Bridge
 
 logger = logging.getLogger(__name__)
@@ -138,10 +139,8 @@ class AdapterConnection:
 
     async def stop(self) -> None:
         """Disconnect, within `DISCONNECT_S` seconds."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
-            self._task = None
+        await end_task(self._task)
+        self._task = None
         if self.is_connected:
             self._down("stopped", "")
             await self._disconnect(self.adapter)

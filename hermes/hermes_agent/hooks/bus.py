@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from hermes_agent.contracts.hook import EXECUTION_KINDS, HookCallback
-from hermes_agent.core.registry import ListenerStore, StoreGroup
+from hermes_agent.contracts.hook import EXECUTION_KINDS
 from hermes_agent.core.text import shorten
 from hermes_agent.hooks.catalog import OBSERVERS, TELEMETRY_SCHEMA, WITHOUT_SCHEMA
 from hermes_agent.hooks.listeners import (
@@ -27,8 +26,8 @@ from hermes_agent.hooks.listeners import (
     HookAccount,
     HookDeadlines,
     HookResult,
-    Listener,
     ListenerCaller,
+    ListenerGroup,
     copy_payload,
 )
 from hermes_agent.hooks.middleware import MiddlewareChain, OffLoop
@@ -179,7 +178,7 @@ def _unwatched(steps: Steps[Any]) -> Any:
     return StepWalk(steps).run()
 
 
-class HookBus(StoreGroup):
+class HookBus(ListenerGroup):
     """Callbacks by hook name, in order of registration.
 
     Args:
@@ -191,6 +190,7 @@ class HookBus(StoreGroup):
     """
 
     _parts = ("store", "middleware")
+    _label = "hook"
 
     def __init__(
         self,
@@ -203,6 +203,7 @@ class HookBus(StoreGroup):
         spawn: Spawn | None = None,
         account: HookAccount | None = None,
     ) -> None:
+        super().__init__()
         self._caller = ListenerCaller(await_plugin, deadlines or HookDeadlines(), account)
         self.middleware = MiddlewareChain(self._caller, off_loop)
         """Callbacks around tool calls and model requests."""
@@ -210,8 +211,6 @@ class HookBus(StoreGroup):
         self._run_steps = run_steps
         self.streams_reasoning = False
         """Whether `on_stream_delta` has the model's reasoning (`plugins.stream_reasoning_deltas`)."""
-        self.store: ListenerStore[Listener] = ListenerStore()
-        """The listeners by hook."""
 
     @property
     def deadlines(self) -> HookDeadlines:
@@ -222,31 +221,9 @@ class HookBus(StoreGroup):
     def deadlines(self, deadlines: HookDeadlines) -> None:
         self._caller.deadlines = deadlines
 
-    def add(self, hook: str, callback: HookCallback, plugin: str) -> Listener:
-        """Append `callback` and return its listener; a callback that is added twice is called twice.
-
-        Raises:
-            TypeError: `callback` is not callable.
-        """
-        listener = Listener.of(callback, plugin, "hook", hook)
-        self.store.add(hook, listener)
-        return listener
-
-    def has(self, hook: str) -> bool:
-        """Return whether a hook has a listener; costs a dictionary look-up."""
-        return hook in self.store.entries
-
     def has_any(self, hooks: Iterable[str]) -> bool:
         """Return whether one of these hooks has a listener."""
         return not self.store.entries.keys().isdisjoint(hooks)
-
-    def listeners(self, hook: str) -> list[tuple[str, HookCallback]]:
-        """Return plugin and callback of every listener, in order."""
-        return [(item.plugin, item.callback) for item in self.store.listeners_for(hook)]
-
-    def names(self) -> list[str]:
-        """Return the hooks that have a listener."""
-        return self.store.names()
 
     def _after_change(self, owner: str, fork: Self | None) -> None:
         self._caller.overruns.forget(owner)

@@ -6,6 +6,7 @@ calls. Every call of a hook has all of its keywords. Source: plugin contract §3
 
 from __future__ import annotations
 
+import re
 from typing import Literal, NamedTuple
 
 HookStatus = Literal["fired", "never"]
@@ -280,3 +281,12 @@ OBSERVERS: frozenset[str] = frozenset(name for name, hook in HOOKS.items() if no
 _RENAMED = {"todo": "todo_list", "cronjob": "cronjob_manage", "process": "process_manage"}
 TOOL_ALIASES: dict[str, str] = {**_RENAMED, **{new: old for old, new in _RENAMED.items()}}
 """Names of tools in both generations of the contract, each with the other name."""
+
+
+def matches_tool(matcher: str, tool: str) -> bool:
+    """Return whether a pattern, or a name that is no pattern, matches a tool by one of its names."""
+    names = (tool, TOOL_ALIASES.get(tool, tool))
+    try:
+        return any(re.fullmatch(matcher, name) for name in names)
+    except re.error:
+        return matcher in names

@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from hermes_agent.core.calls import keywords_of
 from hermes_agent.core.errors import PluginError
+from hermes_agent.core.registry import ListenerStore, StoreGroup
 from hermes_agent.runtime.steps import OVERRUN, DeadlineStep, Steps
 
 logger = logging.getLogger(__name__)
@@ -154,6 +155,39 @@ class Listener:
         """Return the part of the payload that the callback takes, in a separate dict: a call may begin late."""
         wanted = self.keywords
         return dict(payload) if wanted is None else {k: v for k, v in payload.items() if k in wanted}
+
+
+class ListenerGroup(StoreGroup):
+    """Base of what has listeners by name: of hooks, of kinds of middleware."""
+
+    _label: ClassVar[str]
+    """What a name stands for, in messages."""
+
+    def __init__(self) -> None:
+        self.store: ListenerStore[Listener] = ListenerStore()
+        """The listeners by name."""
+
+    def add(self, name: str, callback: Callable[..., Any], plugin: str) -> Listener:
+        """Append `callback` and return its listener; a callback that is added twice is called twice.
+
+        Raises:
+            TypeError: `callback` is not callable.
+        """
+        listener = Listener.of(callback, plugin, self._label, name)
+        self.store.add(name, listener)
+        return listener
+
+    def has(self, name: str) -> bool:
+        """Return whether a name has a listener; costs a dictionary look-up."""
+        return name in self.store.entries
+
+    def listeners(self, name: str) -> list[tuple[str, Callable[..., Any]]]:
+        """Return plugin and callback of every listener, in order."""
+        return [(item.plugin, item.callback) for item in self.store.listeners_for(name)]
+
+    def names(self) -> list[str]:
+        """Return the names that have a listener."""
+        return self.store.names()
 
 
 class HookResult(NamedTuple):

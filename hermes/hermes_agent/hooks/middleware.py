@@ -13,8 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hermes_agent.contracts.hook import EXECUTION_KINDS, MIDDLEWARE_SCHEMA, REQUEST_KINDS
-from hermes_agent.core.registry import ListenerStore, StoreGroup
-from hermes_agent.hooks.listeners import Listener, ListenerCaller, copy_payload, copy_value, log_failure
+from hermes_agent.hooks.listeners import Listener, ListenerCaller, ListenerGroup, copy_payload, copy_value, log_failure
 from hermes_agent.runtime.steps import Steps
 
 logger = logging.getLogger(__name__)
@@ -37,7 +36,7 @@ _WORD = "Middleware"
 _TRACE_KEYS = ("source", "reason", "name")
 
 
-class MiddlewareChain(StoreGroup):
+class MiddlewareChain(ListenerGroup):
     """Callbacks by kind, in order of registration.
 
     Args:
@@ -45,33 +44,12 @@ class MiddlewareChain(StoreGroup):
     """
 
     _parts = ("store",)
+    _label = "middleware"
 
     def __init__(self, caller: ListenerCaller, off_loop: OffLoop | None = None) -> None:
+        super().__init__()
         self._caller = caller
         self._off_loop = off_loop or _run_inline
-        self.store: ListenerStore[Listener] = ListenerStore()
-
-    def add(self, kind: str, callback: Callable[..., Any], plugin: str) -> Listener:
-        """Append `callback` and return its listener.
-
-        Raises:
-            TypeError: `callback` is not callable.
-        """
-        listener = Listener.of(callback, plugin, "middleware", kind)
-        self.store.add(kind, listener)
-        return listener
-
-    def has(self, kind: str) -> bool:
-        """Return whether a kind has a callback; costs a dictionary look-up."""
-        return kind in self.store.entries
-
-    def listeners(self, kind: str) -> list[tuple[str, Callable[..., Any]]]:
-        """Return plugin and callback of every one, in order."""
-        return [(item.plugin, item.callback) for item in self.store.listeners_for(kind)]
-
-    def names(self) -> list[str]:
-        """Return the kinds that have a callback."""
-        return self.store.names()
 
     def request_steps(
         self, kind: str, value: dict[str, Any], keywords: dict[str, Any]

@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import json
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ from uuid import uuid4
 
 from hermes_agent.core.text import nearest_name
 from hermes_agent.hooks.bus import HookBus
-from hermes_agent.hooks.catalog import HOOKS, TOOL_ALIASES
+from hermes_agent.hooks.catalog import HOOKS, matches_tool
 from hermes_agent.hooks.observers import redact_payload
 from hermes_agent.hooks.shell_hooks import REFUSED, TOOL_EVENTS, payload_of
 
@@ -56,11 +55,7 @@ class OutboundHook(NamedTuple):
 
     def matches(self, tool: str) -> bool:
         """Return whether the webhook is for this tool."""
-        other = TOOL_ALIASES.get(tool, tool)
-        try:
-            return any(re.fullmatch(self.matcher, name) for name in (tool, other))
-        except re.error:
-            return self.matcher in (tool, other)
+        return matches_tool(self.matcher, tool)
 
 
 def read_outbound(value: Any, environ: Mapping[str, str]) -> tuple[list[OutboundHook], list[str]]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.core.text import nearest_name
-from hermes_agent.hooks.catalog import HOOKS, TOOL_ALIASES
+from hermes_agent.hooks.catalog import HOOKS, matches_tool
 
 logger = logging.getLogger(__name__)
 
@@ -70,13 +70,7 @@ class ShellHook(NamedTuple):
 
     def matches(self, tool: str) -> bool:
         """Say whether the hook is for this tool."""
-        if not self.matcher or self.event not in TOOL_EVENTS:
-            return True
-        other = TOOL_ALIASES.get(tool, tool)
-        try:
-            return any(re.fullmatch(self.matcher, name) for name in (tool, other))
-        except re.error:
-            return self.matcher in (tool, other)
+        return not self.matcher or self.event not in TOOL_EVENTS or matches_tool(self.matcher, tool)
 
 
 class HookRun(NamedTuple):

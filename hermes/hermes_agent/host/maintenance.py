@@ -21,6 +21,7 @@ from typing import ClassVar
 from hermes_agent.adapters.adapter_state import FOLDER as SENT
 from hermes_agent.config.settings import Settings
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.tasks import end_task
 from hermes_agent.policy.taint_store import SCHEMA as FOREIGN_TEXT
 from hermes_agent.sessions import SCHEMA as SESSIONS
 from hermes_agent.store.database import expire_rows
@@ -48,9 +49,7 @@ class Watch(ABC):
 
     async def drain(self, timeout_s: float) -> None:
         """Stop the task; a thread that works for it finishes its step."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await end_task(self._task)
 
     @abstractmethod
     async def _watch(self) -> None:

@@ -16,7 +16,7 @@ from hermes_agent.mcp.sdk import Json, ServerCallbacks
 from hermes_agent.mcp.settings import McpServerSettings
 from hermes_agent.policy import Refusal
 from hermes_agent.runtime.bridge import Bridge
-from hermes_agent.tools import CallScope, current_scope
+from hermes_agent.tools import CallScope, use_scope
 
 logger = logging.getLogger(__name__)
 
@@ -100,21 +100,20 @@ class ServerRequests:
         tools = [_function(tool) for tool in asked.get("tools") or ()] or None
         if tools and self._rounds >= self._most_rounds:
             tools = None  # the model has to end with a text
-        token = current_scope.set(self._scope())
+        messages = [*_system(asked), *(m for message in asked.get("messages") or () for m in _chat_messages(message))]
         try:
-            answer = await self._sample(
-                [*_system(asked), *(m for message in asked.get("messages") or () for m in _chat_messages(message))],
-                model=self._model(asked),
-                max_tokens=min(int(asked.get("maxTokens") or 1), int(self._sampling.get("max_tokens_cap", 4096))),
-                timeout_s=float(self._sampling.get("timeout", 30)),
-                temperature=asked.get("temperature"),
-                tools=tools,
-            )
+            with use_scope(self._scope()):
+                answer = await self._sample(
+                    messages,
+                    model=self._model(asked),
+                    max_tokens=min(int(asked.get("maxTokens") or 1), int(self._sampling.get("max_tokens_cap", 4096))),
+                    timeout_s=float(self._sampling.get("timeout", 30)),
+                    temperature=asked.get("temperature"),
+                    tools=tools,
+                )
         except UserError as exc:
             logger.warning("MCP server %s: its model request failed: %s", self._name, exc)
             raise ValueError("the model did not answer") from exc
-        finally:
-            current_scope.reset(token)
         choice = answer.choices[0]
         stop = STOPS.get(choice.finish_reason, "endTurn")
         logger.log(self._level, "MCP server %s: model request to %s: %s", self._name, answer.model, stop)

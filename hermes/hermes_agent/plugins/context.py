@@ -151,7 +151,7 @@ class PluginContext(PluginRegistrations, metaclass=_MadeByTheHost):
             TypeError: `coro` is no coroutine.
             RuntimeError: no event loop runs in this thread.
         """
-        from hermes_agent.plugins.task_supervision import spawn_task  # asyncio, which a listing does not need
+        from hermes_agent.core.tasks import spawn_task  # asyncio, which a listing does not need
 
         task, cancel = spawn_task(self.plugin_id, coro, name)
         self.ledger.add("task", task.get_name(), cancel, staged=False)

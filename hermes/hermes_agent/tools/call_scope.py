@@ -5,12 +5,13 @@ And which calls run in parallel. Source: plugin contract §4.1, §4.11.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,6 +92,16 @@ class CallScope:
 
 current_scope: ContextVar[CallScope | None] = ContextVar("hermes_call_scope", default=None)
 """The scope of the tool call that runs in this context, or None."""
+
+
+@contextlib.contextmanager
+def use_scope(scope: CallScope | None) -> Iterator[None]:
+    """Let code in the block, and what it starts, call tools and send messages within a scope, or outside of all."""
+    token = current_scope.set(scope)
+    try:
+        yield
+    finally:
+        current_scope.reset(token)
 
 
 def file_access(principals: Principals) -> FileAccess:

@@ -24,6 +24,7 @@ from hermes_agent.adapters.questions import (
     may_answer,
 )
 from hermes_agent.adapters.text import as_command, convert_table_to_bullets, utf16_len
+from hermes_agent.core.tasks import end_task
 
 from .events import BUTTON_PREFIX, as_event, failed_result, interaction_text, is_message, kind_of, source_of
 from .platform_events import SeenAuthors, as_platform_event
@@ -145,9 +146,7 @@ class DiscordAdapter(BasePlatformAdapter):
         self._running_client = self._taking = None
         await self.close()
         for task in (running, taking):
-            if task is not None and task is not asyncio.current_task():
-                task.cancel()
-                await asyncio.wait((task,))
+            await end_task(task)
         if self._marks is not None:
             self._marks.write()
         self._release_platform_lock()

@@ -10,6 +10,7 @@ from hermes_agent.adapters.base import BasePlatformAdapter
 from hermes_agent.adapters.events import MessageEvent, MessageType, SendResult
 from hermes_agent.adapters.media import cache_media_bytes
 from hermes_agent.adapters.media_references import local_path
+from hermes_agent.core.tasks import end_task
 
 from . import messages
 from .imap import Imap, ImapRejected
@@ -80,9 +81,7 @@ class EmailAdapter(BasePlatformAdapter):
         await self.cancel_background_tasks()
         watching, imap = self._watching, self._imap
         self._watching = self._imap = None
-        if watching is not None and watching is not asyncio.current_task():
-            watching.cancel()
-            await asyncio.wait((watching,))
+        await end_task(watching)
         if imap is not None:
             imap.close()
         self._release_platform_lock()

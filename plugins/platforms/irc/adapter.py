@@ -9,6 +9,7 @@ from datetime import datetime
 from hermes_agent.adapters.base import BasePlatformAdapter
 from hermes_agent.adapters.events import MessageEvent, SendResult
 from hermes_agent.adapters.text import as_command, convert_table_to_bullets, strip_markdown, strip_mention
+from hermes_agent.core.tasks import end_task
 
 from .connection import IrcConnection, IrcRefused
 from .lines import cut, fold, is_channel, strip_formatting
@@ -84,9 +85,7 @@ class IrcAdapter(BasePlatformAdapter):
         self._reading = self._connection = None
         if connection is not None:
             await connection.close("See you.")
-        if reading is not None and reading is not asyncio.current_task():
-            reading.cancel()
-            await asyncio.wait((reading,))
+        await end_task(reading)
         self._joined.clear()
         self._release_platform_lock()
         self._mark_disconnected()

@@ -14,6 +14,7 @@ from hermes_agent.adapters.events import MessageEvent, ProcessingOutcome, SendRe
 from hermes_agent.adapters.markdown import MATRIX, render
 from hermes_agent.adapters.media import cache_media_bytes
 from hermes_agent.adapters.questions import ReactionQuestions
+from hermes_agent.core.tasks import end_task
 
 from .api import MatrixApi, MatrixError, MatrixUnreachable, as_result
 from .events import as_message, file_of, is_for_us, relation_of
@@ -89,9 +90,7 @@ class MatrixAdapter(BasePlatformAdapter):
     async def disconnect(self):
         await self.cancel_background_tasks()
         syncing, self._syncing = self._syncing, None
-        if syncing is not None and syncing is not asyncio.current_task():
-            syncing.cancel()
-            await asyncio.wait((syncing,))
+        await end_task(syncing)
         await self.close()
         self._release_platform_lock()
         self._mark_disconnected()

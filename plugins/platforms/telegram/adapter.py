@@ -18,6 +18,7 @@ from hermes_agent.adapters.questions import (
     may_answer,
 )
 from hermes_agent.adapters.text import prefix_within_utf16_limit, strip_markdown, utf16_len
+from hermes_agent.core.tasks import end_task
 
 from .api import TelegramApi, TelegramError, TelegramUnreachable, as_result
 from .native import end_application, pass_to_application, start_application
@@ -93,9 +94,7 @@ class TelegramAdapter(BasePlatformAdapter):
     async def disconnect(self):
         await self.cancel_background_tasks()
         polling, self._polling = self._polling, None
-        if polling is not None and polling is not asyncio.current_task():
-            polling.cancel()
-            await asyncio.wait((polling,))
+        await end_task(polling)
         await self.close()
         self._release_platform_lock()
         self._mark_disconnected()

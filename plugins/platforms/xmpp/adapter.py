@@ -18,6 +18,7 @@ from hermes_agent.adapters.markdown import XMPP, render
 from hermes_agent.adapters.media import cache_media_bytes, fetch_media
 from hermes_agent.adapters.questions import ReactionQuestions
 from hermes_agent.adapters.text import as_command, strip_mention
+from hermes_agent.core.tasks import end_task
 
 from . import stanzas
 from .stream import XmppRefused, XmppStream
@@ -107,9 +108,7 @@ class XmppAdapter(BasePlatformAdapter):
         await self.cancel_background_tasks()
         stream, watching = self._stream, self._watching
         self._stream = self._watching = None
-        if watching is not None:
-            watching.cancel()
-            await asyncio.wait((watching,))
+        await end_task(watching)
         if stream is not None:
             await stream.close()
             self._read_positions.write()

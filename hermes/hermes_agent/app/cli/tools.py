@@ -67,9 +67,7 @@ def _explain_tool(args: Args) -> int:
     from hermes_agent.app.plugins.info import explain_tool  # with the plugins
 
     with loaded_host() as host:
-        if args.name.startswith("mcp__"):
-            with activity("connecting to the MCP servers"):
-                _servers(host).wait_connected(SERVERS_S)
+        _connect_servers(host, args.name, "mcp__")
         said = explain_tool(args.name, host.tools, host.toolsets, host.plugins.records, args.platform)
     if args.json:
         print_json({"name": args.name, "is_available": said.is_available, "why": list(said.lines)})
@@ -86,9 +84,7 @@ def _explain_tool(args: Args) -> int:
 )
 def _tool_info(args: Args) -> int:
     with loaded_host() as host:
-        if args.name.startswith("mcp"):
-            with activity("connecting to the MCP servers"):
-                _servers(host).wait_connected(SERVERS_S)
+        _connect_servers(host, args.name, "mcp")
         entry = host.tools.get(args.name)
         toolset = None if entry is not None else host.toolsets.get(args.name)
         tools = host.toolsets.resolve(args.name)
@@ -172,6 +168,13 @@ def _list_servers(args: Args) -> int:
 
 def _transport(one: McpServerSettings) -> str:
     return "stdio" if one.command else "sse" if one.sse else "http"
+
+
+def _connect_servers(host: Host, name: str, prefix: str) -> None:
+    """Connect the MCP servers if a name with the prefix may be one of theirs."""
+    if name.startswith(prefix):
+        with activity("connecting to the MCP servers"):
+            _servers(host).wait_connected(SERVERS_S)
 
 
 def _servers(host: Host) -> McpServers:

@@ -1,4 +1,4 @@
-"""Tasks of plugins on the running event loop: `ctx.spawn_task`.
+"""Tasks of the running event loop: start that of a plugin (`ctx.spawn_task`), end one.
 
 Source: plugin contract of 0.23 §6.2.
 """
@@ -38,6 +38,13 @@ def spawn_task(
             loop.call_soon_threadsafe(task.cancel)
 
     return task, cancel
+
+
+async def end_task(task: asyncio.Task[Any] | None) -> None:
+    """Cancel a task and wait until it has ended; its error is not raised. The running task is left alone."""
+    if task is not None and task is not asyncio.current_task():
+        task.cancel()
+        await asyncio.wait((task,))
 
 
 def _log_failure(task: asyncio.Task[Any]) -> None:
