@@ -67,9 +67,8 @@ class _KnownSecrets:
         self.secrets = secrets
         self._finder: _Finder | None = None
 
-    @property
     def finder(self) -> _Finder:
-        """The finder of the known secrets. Two threads may make it at the same time, with the same result.
+        """Return the finder of the known secrets. Two threads may make it at the same time, with the same result.
 
         No lock is held meanwhile. The garbage collector may run here, and a finalizer that logs would mask its line
         with the same redactor; a thread that logs would wait for this one.
@@ -137,7 +136,7 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """Return `text` with every secret replaced by `MASK`."""
-        finder = self._known.finder
+        finder = self._known.finder()
         if found := _find_secrets(finder, text, looks=True):
             text = _mask_spans(text, found)
         if disguised := finder.disguises.find_spans(text):
@@ -153,7 +152,7 @@ class Redactor:
         """
         if len(text) < SHORTEST_SECRET:  # so is every form of a secret at least
             return text
-        finder = self._known.finder
+        finder = self._known.finder()
         if found := _find_secrets(finder, text, looks=False):
             text = _mask_spans(text, found)
         if disguised := finder.disguises.find_spans(text):
@@ -165,7 +164,7 @@ class Redactor:
 
         No known secret extends over that position. It is the length of `text` if there is none.
         """
-        finder = self._known.finder
+        finder = self._known.finder()
         if not finder.values:
             return len(text)
         found = [*_find_secrets(finder, text, looks=False), *finder.disguises.find_spans(text)]

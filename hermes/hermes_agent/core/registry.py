@@ -418,11 +418,11 @@ class RegistryFacade(StoreGroup, Generic[T]):
 
     def get(self, name: str) -> T | None:
         """Return the value, or None if the name has none."""
-        return None if (entry := self._entries.entries.get(name)) is None else entry.value  # often, in a tool call
+        return None if (entry := self._entries.entries.get(name)) is None else entry.value  # often in a tool call
 
     def owner(self, name: str) -> str | None:
         """Return the owner of `name`, or None if the name has no value."""
-        return self._entries.owner(name)
+        return None if (entry := self._entries.entries.get(name)) is None else entry.owner  # often in a tool call
 
     def names(self) -> list[str]:
         """Return the names in order of registration."""

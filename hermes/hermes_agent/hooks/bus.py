@@ -22,6 +22,7 @@ from hermes_agent.contracts.hook import EXECUTION_KINDS
 from hermes_agent.core.text import shorten
 from hermes_agent.hooks.catalog import OBSERVERS, TELEMETRY_SCHEMA, WITHOUT_SCHEMA
 from hermes_agent.hooks.listeners import (
+    NO_ANSWER,
     Await,
     HookAccount,
     HookDeadlines,
@@ -306,7 +307,7 @@ class HookBus(ListenerGroup):
             result = call(hook, listener, payload)
             if after_each is not None:
                 after_each(listener.plugin)
-            if result.value is not None or result.error is not None:
+            if result is not NO_ANSWER and (result.value is not None or result.error is not None):
                 results.append(result)
         return results
 

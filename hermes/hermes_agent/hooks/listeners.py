@@ -202,8 +202,8 @@ class HookResult(NamedTuple):
     """The callback's name."""
 
 
-_NO_ANSWER = HookResult("")
-"""Of a fast call that returned None; the answers that count are those with a value or an error."""
+NO_ANSWER = HookResult("")
+"""Result of a fast call that returned None; the answers that count are those with a value or an error."""
 
 
 class HookAccount(Protocol):
@@ -260,7 +260,7 @@ class ListenerCaller:
     def call_inline(self, hook: str, listener: Listener, payload: dict[str, Any]) -> HookResult:
         """Call a hook's listener, which is not suspended, in this thread and without a deadline."""
         result = self.call(hook, listener, payload if listener.keywords is None else listener.keywords_for(payload))
-        if listener.is_fast and result.error is None:
+        if result is NO_ANSWER or (listener.is_fast and result.error is None):
             return result
         return self._check_result("Hook", hook, listener, result, self.deadlines.limit_of(listener.plugin))
 
@@ -300,7 +300,7 @@ class ListenerCaller:
         if self.account is not None:
             self.account.hook(listener.plugin, name, seconds, error)
         if value is None and error is None and listener.is_fast:
-            return _NO_ANSWER
+            return NO_ANSWER
         return HookResult(listener.plugin, value, error, seconds, listener.name)
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.secrecy import MASK
-from hermes_agent.hooks.listeners import HookResult, Listener, ListenerCaller, copy_payload, log_failure
+from hermes_agent.hooks.listeners import NO_ANSWER, HookResult, Listener, ListenerCaller, copy_payload, log_failure
 from hermes_agent.runtime.steps import OVERRUN, DeadlineStep, Steps
 
 VARIABLE = "HERMES_PLUGIN_PAYLOAD_MAX_CHARS"
@@ -161,13 +161,14 @@ class Observers:
     def notify_inline(self, hook: str, listener: Listener, payload: dict[str, Any]) -> HookResult:
         """Call an observer, which is not suspended, in this thread without a deadline, or queue the call."""
         given = payload if listener.keywords is None else listener.keywords_for(payload)
-        call = _Call(hook, listener, given, _key(listener, payload))
+        key = _key(listener, payload)
+        call = _Call(hook, listener, given, key)
         fresh = _CallQueue(call)
-        line = fresh if self._lines.setdefault(call.key, fresh) is fresh else self._begin(call)
+        line = fresh if self._lines.setdefault(key, fresh) is fresh else self._begin(call)
         if line is None:
             return HookResult(listener.plugin)
         result = self._call(hook, listener, given)
-        if listener.is_fast and result.error is None:
+        if result is NO_ANSWER or (listener.is_fast and result.error is None):
             following = self._next(line, call)
         else:
             following = self._ended(line, call, result)

@@ -97,49 +97,48 @@ def dispatch_tool(
 class _PluginScope(CallScope):
     """Call scope of a tool call outside every conversation.
 
-    The directory and the approvals are created on demand, because most calls need neither.
+    The approvals are created on demand, because most calls need none.
     """
 
-    __slots__ = ("_plugin", "_services")
+    __slots__ = ("_approvals", "_plugin", "_services")
+    _approvals: Approvals
     _services: HostServices
     _plugin: str
 
     @classmethod
     def of(cls, ground: HostServices, plugin: str, keywords: dict[str, Any]) -> _PluginScope:
         """Return the scope for a call of `plugin`, with the ids in its keywords."""
-        scope = cls(
-            session_id=str(keywords.get("session_id") or ""),
-            task_id=str(keywords.get("task_id") or new_id("task")),
-            turn_id=str(keywords.get("turn_id") or ""),
-            api_request_id=str(keywords.get("api_request_id") or ""),
-            cwd=_LATER,
-            approvals=_LATER,
-            platform="plugin",
-            cancelled=_NO_CANCEL,
-            extra=keywords,
+        scope = cls(  # by position: Python would make a dict of keywords
+            str(keywords.get("session_id") or ""),
+            str(keywords.get("task_id") or new_id("task")),
+            str(keywords.get("turn_id") or ""),
+            ground.working_directory,
+            _LATER,
+            "",
+            "plugin",
+            str(keywords.get("api_request_id") or ""),
+            _NO_CANCEL,
+            keywords,
         )
-        del scope.cwd, scope.approvals
         scope._services, scope._plugin = ground, plugin
         return scope
 
-    def __getattr__(self, name: str) -> Any:
-        """Create the directory or the approvals at the first access."""
-        if name == "cwd":
-            self.cwd = self._services.working_directory
-        elif name == "approvals":
-            self.approvals = self._approvals()
-        else:
-            raise AttributeError(name)
-        return getattr(self, name)
+    @property
+    def approvals(self) -> Approvals:
+        """The approvals of this call: there is no user to ask."""
+        if self._approvals is _LATER:
+            ground = self._services
+            self._approvals = Approvals(
+                NoApprover(f"when plugin `{self._plugin}` calls it outside a conversation"),
+                timeout_s=APPROVAL_TIMEOUT_S,
+                hooks=ApprovalHooks(ground.hooks, ground.bridge, surface="gateway", session_key=""),
+                off=ground.config.settings.approvals.mode == "off",
+            )
+        return self._approvals
 
-    def _approvals(self) -> Approvals:
-        ground = self._services
-        return Approvals(
-            NoApprover(f"when plugin `{self._plugin}` calls it outside a conversation"),
-            timeout_s=APPROVAL_TIMEOUT_S,
-            hooks=ApprovalHooks(ground.hooks, ground.bridge, surface="gateway", session_key=""),
-            off=ground.config.settings.approvals.mode == "off",
-        )
+    @approvals.setter
+    def approvals(self, approvals: Approvals) -> None:
+        self._approvals = approvals
 
 
 def inject_message(

@@ -78,7 +78,10 @@ class UsageAccount:
     def hook(self, plugin: str, hook: str, seconds: float, error: BaseException | None) -> None:
         """Record a finished call of a hook."""
         if error is None:
-            self._add_time(self._hook_times, plugin, seconds)
+            times = self._hook_times.setdefault(plugin, [])
+            times.append(seconds)
+            if len(times) >= MAX_NOTES:
+                self._fold()
         else:
             self._note((plugin, "hook", 1, seconds, f"hook {hook}: {error!r}", _NO_TOKENS))
 
@@ -95,7 +98,10 @@ class UsageAccount:
         if error:
             self._note((plugin, "tool", 1, seconds, f"tool {tool}: {error}", _NO_TOKENS))
         else:
-            self._add_time(self._tool_times, plugin, seconds)
+            times = self._tool_times.setdefault(plugin, [])
+            times.append(seconds)
+            if len(times) >= MAX_NOTES:
+                self._fold()
 
     def fault(self, plugin: str, text: str) -> None:
         """Record an error outside hooks and tools."""
@@ -118,14 +124,6 @@ class UsageAccount:
     def _note(self, note: _Note) -> None:
         self._notes.append(note)
         if len(self._notes) >= MAX_NOTES:
-            self._fold()
-
-    def _add_time(self, times: dict[str, list[float]], plugin: str, seconds: float) -> None:
-        waiting = times.get(plugin)
-        if waiting is None:
-            waiting = times.setdefault(plugin, [])
-        waiting.append(seconds)
-        if len(waiting) >= MAX_NOTES:
             self._fold()
 
     def _fold(self) -> None:

@@ -319,9 +319,8 @@ class HostTables:
             return HostVerdict("denied", "`network.hosts` does not name it (`network.tools` is `hosts`)")
         return rule
 
-    @property
     def restricts_tools(self) -> bool:
-        """Whether tools are refused some destination, or ask about it: each tool call reads it several times."""
+        """Return whether tools are refused some destination, or ask about it: each tool call asks several times."""
         known, settings = self._restricts, self._settings()
         if known is not None and known[0] is settings and known[1] == len(self._added):
             return known[2]

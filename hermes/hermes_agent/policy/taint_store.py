@@ -225,11 +225,8 @@ class TaintedItems:
         self.index = WordIndex()
         self.sources: list[str] = []
         """Sources of the texts in the index; the first text has the number -2, the next -3."""
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the items were loaded from the store."""
-        return self._by_name is not None
+        self.is_loaded = False
+        """Whether the items were loaded from the store: each tool call reads it several times."""
 
     def load(self) -> dict[str, TrackedText]:
         """Return all items by name."""
@@ -237,6 +234,7 @@ class TaintedItems:
             self._by_name = self._store.items()
             for name, text in self._by_name.items():
                 self._index(name, text)
+            self.is_loaded = True
         return self._by_name
 
     def mark(self, name: str, text: TrackedText) -> None:

@@ -83,10 +83,9 @@ class ToolDestinations:
     def __init__(self, tables: HostTables) -> None:
         self._tables = tables
 
-    @property
     def has_rules(self) -> bool:
-        """Whether the operator's table denies hosts or asks about them."""
-        return self._tables.restricts_tools
+        """Return whether the operator's table denies hosts or asks about them."""
+        return self._tables.restricts_tools()
 
     def check(self, entry: ToolEntry, arguments: Mapping[str, Any]) -> str | list[ApprovalRequest]:
         """Return why the table refuses a call, or the approval requests that it makes."""
@@ -219,7 +218,7 @@ class ApprovalGate:
     def may_need_late_check(self, entry: ToolEntry) -> bool:
         """Return whether a call that skipped the pipeline may need an approval."""
         tables, provenance = self._tables, self._provenance
-        if entry.approval is not None or (tables is not None and tables.restricts_tools):
+        if entry.approval is not None or (tables is not None and tables.restricts_tools()):
             return True
         if provenance is None or (scope := current_scope.get()) is None:
             return False
@@ -227,7 +226,7 @@ class ApprovalGate:
 
     def _reached(self, entry: ToolEntry | None, arguments: dict[str, Any]) -> str | list[ApprovalRequest]:
         """Return the refusal or the approval requests of the table of hosts."""
-        if entry is None or self._destinations is None or not self._destinations.has_rules:
+        if entry is None or self._destinations is None or not self._destinations.has_rules():
             return []
         try:
             return self._destinations.check(entry, arguments)

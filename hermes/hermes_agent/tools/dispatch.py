@@ -15,7 +15,7 @@ import threading
 import time
 from asyncio import _get_running_loop as _running_loop  # cheaper than an exception without a running loop
 from collections.abc import Callable, Collection
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 from hermes_agent.contracts.tool import ToolEntry
@@ -25,7 +25,6 @@ from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import GuardVerdict, HookBus, HookResult, argument_changes, decide_verdict
 from hermes_agent.hooks.bus import ALLOW
 from hermes_agent.hooks.listeners import copy_value
-from hermes_agent.hooks.middleware import Trace
 from hermes_agent.policy.network import HostTables
 from hermes_agent.policy.taint import TaintTracker
 from hermes_agent.runtime.bridge import Bridge
@@ -34,7 +33,15 @@ from hermes_agent.tools.approval_gate import ApprovalGate, Note, ToolInvoker
 from hermes_agent.tools.arguments import coerce_arguments, repair_name
 from hermes_agent.tools.call_scope import CallScope, Clearance, current_clearance, current_scope, freeze_arguments
 from hermes_agent.tools.registry import ToolRegistry
-from hermes_agent.tools.results import ResultStore, adopt_result_files, failure, result_text, status_of, tool_error
+from hermes_agent.tools.results import (
+    DEFAULT_LIMIT,
+    ResultStore,
+    adopt_result_files,
+    failure,
+    result_text,
+    status_of,
+    tool_error,
+)
 from hermes_agent.tools.tool_search import TOOL_CALL, unwrap_search_call
 
 logger = logging.getLogger(__name__)
@@ -83,6 +90,7 @@ class Dispatcher:
         self._hooks = hooks
         self._bridge = bridge
         self._results = results
+        self._home = str(results.home)
         self._middleware = hooks.middleware
         self._fails_open = fails_open
         self._gate = ApprovalGate(registry, bridge, provenance, tables)
@@ -182,7 +190,8 @@ class Dispatcher:
         if arguments is None:
             result = tool_error("Invalid tool arguments", tool=name, hint="The arguments must be one JSON object.")
             return ToolOutcome(name, {}, result, "error", 0)
-        ids = {
+        about = {
+            "tool_name": name,
             "task_id": scope.task_id,
             "session_id": scope.session_id,
             "tool_call_id": call_id,
@@ -190,13 +199,14 @@ class Dispatcher:
             "api_request_id": scope.api_request_id,
         }
         hooks, middleware = self._hooks.store.entries, self._middleware.store.entries
-        trace, original = Trace(), arguments
+        original = arguments
+        trace: list[dict[str, str]] = []
         if middleware:
-            original, arguments, trace = yield from self._apply_request_middleware(name, arguments, ids)
+            original, arguments, trace = yield from self._apply_request_middleware(name, arguments, about)
+        payload: dict[str, Any] = {**about, "args": arguments, "middleware_trace": trace}
         found: GuardVerdict = ALLOW
         if "pre_tool_call" in hooks:
-            payload: dict[str, Any] = {"tool_name": name, "args": arguments, "middleware_trace": trace, **ids}
-            look = _ChangeLog(name, payload)
+            look = _ChangeLog(name, payload).compare
             answers = self._hooks.call_inline("pre_tool_call", payload, look) if direct else None
             if answers is None:
                 answers = yield from self._hooks.steps("pre_tool_call", payload, look)
@@ -209,38 +219,35 @@ class Dispatcher:
         shown = self._gate.fingerprint(entry, arguments, scope) if asks and entry is not None else None
         if asks or found is not ALLOW:
             stopped = self._gate.check(name, arguments, found, scope, call_id)
-        stopped = stopped or _abandoned_outcome(name, given_up)
+        abandoned = given_up is not None and given_up.is_set()
+        stopped = stopped or (f"{name} was not run: the call was given up." if abandoned else None)
         status: ToolStatus
         if stopped is not None:
             result, status, error_type, message = tool_error(stopped), "blocked", "plugin_block", stopped
         else:
-            result = self._dispatch(name, arguments, original, scope, ids, Clearance(shown) if shown else None)
+            result = self._dispatch(name, arguments, original, scope, about, Clearance(shown) if shown else None)
             status, error_type, message = status_of(result)
             if status == "error" and scope.cancelled.is_set():
                 status = "cancelled"
         duration_ms = round((time.monotonic() - started) * 1000)
         if "post_tool_call" in hooks or "transform_tool_result" in hooks:
             observed = {
-                "tool_name": name,
+                **payload,
                 "args": arguments,
-                **ids,
                 "result": result,
                 "duration_ms": duration_ms,
                 "status": status,
                 "error_type": error_type,
                 "error_message": message,
-                "middleware_trace": trace,
             }
             quick = direct and "transform_tool_result" not in hooks
             if not quick or self._hooks.call_inline("post_tool_call", observed) is None:
                 result = yield from self._observe(observed)
-            arguments = observed["args"]  # type: ignore[assignment]
+            arguments = observed["args"]
         if stopped is None:
             result = self._adopt_files(name, entry, result, scope.principal, since)
             result = self._gate.record_result(entry, arguments, result, scope, ok=status == "ok", since=since)
-        result = self._fit_result(
-            call_id, entry, result, scope, lambda path: self._gate.record_stored_result(path, scope, since)
-        )
+        result = self._fit_result(call_id, entry, result, scope, since)
         return ToolOutcome(name, arguments, result, status, duration_ms)
 
     def _dispatch(
@@ -249,13 +256,14 @@ class Dispatcher:
         arguments: dict[str, Any],
         original: dict[str, Any],
         scope: CallScope,
-        ids: dict[str, str],
+        about: dict[str, str],
         clearance: Clearance | None,
     ) -> str:
         """Run the middleware and `registry.dispatch`, which a plugin may have replaced.
 
         Args:
             original: the arguments before the guards, for `original_args`.
+            about: the name and the ids of the call, for the middleware.
             clearance: the approval of the call; None if none is needed.
         """
 
@@ -267,8 +275,7 @@ class Dispatcher:
             def run(args: dict[str, Any]) -> Any:
                 return self._registry.dispatch(name, args, **scope.handler_keywords())
 
-            keywords = {"tool_name": name, **ids}
-            return result_text(name, self._middleware.execute("tool_execution", arguments, original, keywords, run))
+            return result_text(name, self._middleware.execute("tool_execution", arguments, original, about, run))
         except Exception as exc:
             logger.warning("tool %s: dispatch failed: %r", name, exc, exc_info=True)
             return failure(f"Error executing {name}: {exc}")
@@ -277,22 +284,21 @@ class Dispatcher:
 
     def _adopt_files(self, name: str, entry: ToolEntry | None, result: str, principal: str, since: float) -> str:
         """Move the files that a tool wrote to the caller, and return the result with their new paths."""
-        if entry is None or (self._registry.owner(name) == BUILTIN and entry.toolset not in _FILE_TOOLSETS):
+        if entry is None or self._home not in result:
+            return result
+        if entry.toolset not in _FILE_TOOLSETS and self._registry.owner(name) == BUILTIN:
             return result
         return adopt_result_files(result, self._results.home, principal, since)
 
-    def _fit_result(
-        self, call_id: str, entry: ToolEntry | None, result: str, scope: CallScope, on_stored: Callable[[Path], None]
-    ) -> str:
-        """Return the result as the model gets it: without secrets, encodable, within the size limit.
-
-        Args:
-            on_stored: called with the file of a result that is too long.
-        """
+    def _fit_result(self, call_id: str, entry: ToolEntry | None, result: str, scope: CallScope, since: float) -> str:
+        """Return the result as the model gets it: without secrets, encodable, within the size limit."""
         text = redactor(result)
         if not text.isascii():
             text = text.encode("utf-8", "replace").decode()  # a lone surrogate can be neither sent nor stored
-        limit = entry.max_result_size_chars if entry else None
+        limit = DEFAULT_LIMIT if entry is None or entry.max_result_size_chars is None else entry.max_result_size_chars
+        if len(text) <= limit:
+            return text
+        on_stored = partial(self._gate.record_stored_result, scope=scope, since=since)
         return self._results.fit(call_id, text, scope.principal, limit, on_stored=on_stored)
 
     def _decide(
@@ -306,12 +312,11 @@ class Dispatcher:
         return decide_verdict(answers, name, fails_open=self._fails_open), arguments
 
     def _apply_request_middleware(
-        self, name: str, given: dict[str, Any], ids: dict[str, str]
-    ) -> Steps[tuple[dict[str, Any], dict[str, Any], Trace]]:
+        self, name: str, given: dict[str, Any], about: dict[str, str]
+    ) -> Steps[tuple[dict[str, Any], dict[str, Any], list[dict[str, str]]]]:
         """Return the arguments before and after the request middleware, and its trace."""
         original = copy_value(given) if self._middleware.has("tool_execution") else given
-        keywords = {"tool_name": name, **ids}
-        arguments, trace = yield from self._middleware.request_steps("tool_request", given, keywords)
+        arguments, trace = yield from self._middleware.request_steps("tool_request", given, about)
         if arguments is not given:
             self.coerce(name, arguments)
         return original, arguments, trace
@@ -327,10 +332,6 @@ class Dispatcher:
         return str(observed["result"])
 
 
-def _abandoned_outcome(name: str, given_up: threading.Event | None) -> str | None:
-    return f"{name} was not run: the call was given up." if given_up is not None and given_up.is_set() else None
-
-
 class _ChangeLog:
     """Logs which guard changed the arguments."""
 
@@ -339,7 +340,8 @@ class _ChangeLog:
     def __init__(self, name: str, payload: dict[str, Any]) -> None:
         self._name, self._payload, self._seen = name, payload, _comparable_copy(payload["args"])
 
-    def __call__(self, plugin: str) -> None:
+    def compare(self, plugin: str) -> None:
+        """Compare the arguments after a call of a guard of `plugin`."""
         now, seen = self._payload["args"], self._seen
         if (now if type(seen) is dict else freeze_arguments(now)) != seen:
             text = "plugin %s changed the arguments of %s in its pre_tool_call hook"
@@ -349,10 +351,7 @@ class _ChangeLog:
 
 def _comparable_copy(arguments: dict[str, Any]) -> dict[str, Any] | str:
     """Return a copy of the arguments for a comparison, or the arguments if nothing in them can change."""
-    for value in arguments.values():
-        if type(value) not in _UNCHANGING:
-            return freeze_arguments(arguments)
-    return arguments.copy()
+    return arguments.copy() if _UNCHANGING.issuperset(map(type, arguments.values())) else freeze_arguments(arguments)
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:

@@ -168,16 +168,16 @@ def test_whether_tools_are_restricted_is_known_until_the_config_or_an_answer_cha
         return settings
 
     tables = HostTables(read)
-    assert not tables.restricts_tools
+    assert not tables.restricts_tools()
     reads.clear()
-    assert not tables.restricts_tools and reads == [open_]  # the lists are not read again
+    assert not tables.restricts_tools() and reads == [open_]  # the lists are not read again
     settings = restricted
-    assert tables.restricts_tools
+    assert tables.restricts_tools()
     settings = open_
-    assert not tables.restricts_tools
+    assert not tables.restricts_tools()
     tables.allow_always("a.example")
     reads.clear()
-    assert not tables.restricts_tools and len(reads) > 1
+    assert not tables.restricts_tools() and len(reads) > 1
 
 
 @pytest.mark.parametrize("mode", MODES)
