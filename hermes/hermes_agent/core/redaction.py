@@ -68,10 +68,11 @@ class _KnownSecrets:
         self._finder: _Finder | None = None
 
     def finder(self) -> _Finder:
-        """Return the finder of the known secrets. Two threads may make it at the same time, with the same result.
+        """Return the finder of the known secrets.
 
-        No lock is held meanwhile. The garbage collector may run here, and a finalizer that logs would mask its line
-        with the same redactor; a thread that logs would wait for this one.
+        Two threads may make it at the same time, with the same result. No lock is held meanwhile. The garbage collector
+        may run here, and a finalizer that logs would mask its line with the same redactor; a thread that logs would
+        wait for this one.
         """
         if self._finder is None:
             self._finder = _build_finder(self.secrets)

@@ -320,7 +320,7 @@ class HostTables:
         return rule
 
     def restricts_tools(self) -> bool:
-        """Return whether tools are refused some destination, or ask about it: each tool call asks several times."""
+        """Return whether a tool is refused some destination, or asks about it; each tool call needs it twice."""
         known, settings = self._restricts, self._settings()
         if known is not None and known[0] is settings and known[1] == len(self._added):
             return known[2]
