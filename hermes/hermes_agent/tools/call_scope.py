@@ -96,7 +96,7 @@ current_scope: ContextVar[CallScope | None] = ContextVar("hermes_call_scope", de
 
 @contextlib.contextmanager
 def use_scope(scope: CallScope | None) -> Iterator[None]:
-    """Let code in the block, and what it starts, call tools and send messages within a scope, or outside of all."""
+    """Let code in the block, and what it starts, call tools within a scope, or outside of all."""
     token = current_scope.set(scope)
     try:
         yield
