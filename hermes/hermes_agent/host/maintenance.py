@@ -223,13 +223,13 @@ def _remove_older(folder: Path, before: float) -> int:
 
 
 class DailyMaintenance(Watch):
-    """A component of the daemon that removes old data once a day.
+    """A component of the daemon that removes old data, and fetches prices, once a day.
 
     Args:
         path: the database `state.db`; files of its home expire, too.
         settings: returns the settings in effect.
         run: runs a sync call in a worker.
-        prune: removes old data of the features and returns the number of removed items.
+        features: does the daily work of the features and returns the number of removed items.
     """
 
     NAME = "upkeep"
@@ -239,19 +239,20 @@ class DailyMaintenance(Watch):
         path: Path,
         settings: Callable[[], Settings],
         run: Callable[..., Awaitable[int]],
-        prune: Callable[[], int] = lambda: 0,
+        features: Callable[[], int] = lambda: 0,
     ) -> None:
         self._path = path
         self._settings = settings
         self._run = run
-        self._prune = prune
+        self._features = features
 
     async def once(self) -> int:
-        """Remove expired rows and files, and return their number."""
+        """Do the work of a day, and return the number of removed rows and files."""
         limits = self._settings().sessions
         days, size = limits.retention_days, limits.max_size_mb
         files = await self._run(expire_files, self._path.parent, days)
-        return files + await self._run(expire_rows, self._path, EXPIRING, days, size)
+        rows = await self._run(expire_rows, self._path, EXPIRING, days, size)
+        return files + rows + await self._run(self._features)
 
     async def _watch(self) -> None:
         await asyncio.sleep(FIRST_DELAY_S)
@@ -259,7 +260,6 @@ class DailyMaintenance(Watch):
             try:
                 if removed := await self.once():
                     logger.info("maintenance: expired rows and files removed: %d", removed)
-                await self._run(self._prune)
             except (UserError, sqlite3.Error, OSError) as exc:
                 logger.warning("maintenance: old sessions and checkpoints are kept: %s", exc)
             await asyncio.sleep(DAY_S)
