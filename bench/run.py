@@ -10,6 +10,7 @@ from pathlib import Path
 
 import daemon
 import dispatch
+import local_model
 import prompt
 import sandbox
 import startup
@@ -26,6 +27,7 @@ SECTIONS = {
     "turns": turns,
     "daemon": daemon,
     "sandbox": sandbox,
+    "model": local_model,
 }
 
 

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from hermes_agent.config.settings import Settings
@@ -23,6 +23,7 @@ from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from hermes_agent.workspace.sandbox.sandbox import SandboxSelector
 from homes import Installation
+from processes import ahead_of_others
 from rows import Row
 
 __all__ = ["measure"]
@@ -34,23 +35,9 @@ TOOLCHAINS = ".rustup .cargo/bin .cargo/registry .pyenv .nvm .local/bin .local/l
 
 def measure(installations: Sequence[Installation], folder: Path) -> list[Row]:
     """Measure a command in a home with ten toolchains, by how many visible entries the home has."""
-    with _ahead_of_others():
+    with ahead_of_others():
         rows = [_row(folder / f"home-{entries}", entries) for entries in (10, 40)]
         return [*rows, _connection(folder / "connection")]
-
-
-@contextlib.contextmanager
-def _ahead_of_others() -> Iterator[None]:
-    """Run with its children before all other programs, where the user may: the machine is never idle."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    except OSError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def _row(user: Path, entries: int) -> Row:

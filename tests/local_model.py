@@ -26,6 +26,7 @@ _MODULES = (
     "prompt",
     "prompt_examples",
     "question_steps",
+    "repetition",
     "server",
     "sources",
     "template_request",

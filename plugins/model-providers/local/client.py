@@ -28,6 +28,7 @@ from hermes_agent.core.messages import Message, ToolCall, Usage, new_id
 
 from .call_arguments import drop_empty, ground_paths, normalise_arguments
 from .prompt import ToolPrompt, build_prompt, canonical_call
+from .repetition import RepetitionFilter
 from .server import LocalModelServer, LocalServerSettings, ServerAddress
 from .template_request import fit_request, normalise_calls
 from .tool_menu import STRING_MAX
@@ -283,15 +284,22 @@ class LocalModelClient:
         usage, attempt = Usage(), ReplyAttempt(prompt, prompt.body())
         is_held = bool(prompt.plain_answer)
         for _ in range(MAX_REQUESTS):
-            final = FinalTextDecoder()
+            final, repetition, text = FinalTextDecoder(), RepetitionFilter(), ""
             async with aclosing(self._reply(attempt.body)) as items:
                 async for item in items:
                     if isinstance(item, ModelAnswer):
-                        reply = item
-                    elif (piece := item.text if prompt.is_plain else final.feed(item.text)) and not is_held:
+                        reply, piece = item, repetition.flush()
+                    else:
+                        written = item.text if prompt.is_plain else final.feed(item.text)
+                        piece = written if prompt.response_format else repetition.feed(written)
+                    text += piece
+                    if piece and not is_held:
                         yield TextPart(piece)
+                    if repetition.is_loop:
+                        logger.info("embedded model: answer ended: it repeats itself")
+                        reply = self._answer(text, (), "stop", Usage())
+                        break
             usage += reply.usage
-            text = reply.message.text if prompt.is_plain else final.text
             if text and not (objection := prompt.find_objection(text)):
                 if is_held:
                     yield TextPart(text)

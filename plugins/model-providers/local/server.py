@@ -60,7 +60,7 @@ class LocalServerSettings:
     alias: str
     """Name of the model in answers of the server."""
     threads: int = 0
-    """Computing threads; 0 means one less than the cores (at least one), and all cores while reading a prompt."""
+    """Computing threads; 0 means one less than the cores, but both of two, and all cores while reading a prompt."""
     context_length: int = 8192
     """Tokens of prompt and answer together."""
     idle_s: float = 300
@@ -286,8 +286,9 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def default_threads() -> int:
-    """Return one less than the cores that this process may use, at least one."""
-    return max(1, len(os.sched_getaffinity(0)) - 1)
+    """Return one less than the cores that this process may use, but both of two."""
+    cores = len(os.sched_getaffinity(0))
+    return max(cores - 1, min(cores, 2))
 
 
 def _describe_exit(status: int) -> str:

@@ -106,6 +106,9 @@ def _params(xllamacpp: Any, settings: dict[str, Any]) -> Any:
         params.slot_save_path = str(Path(settings["state"]).parent) + "/"
     params.cache_ram_mib = settings["cache_ram_mib"]
     params.warmup = False  # an empty run costs 0.3 s of the start
+    # fitting layers into the memory of graphics cards loads the model twice, which takes 0.5 s
+    cpu = xllamacpp.ggml_backend_dev_type.GGML_BACKEND_DEVICE_TYPE_CPU
+    params.fit_params = any(device["type"] != cpu for device in xllamacpp.get_device_info())
     params.verbosity = 1  # only errors
     return params
 

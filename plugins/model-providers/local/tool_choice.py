@@ -48,12 +48,17 @@ _MACHINE = re.compile(
 )
 _NEEDS_NO_TOOL = re.compile(
     r"^\W*(?:hi|hello|hey|good (?:morning|day|evening)|thanks?|thank you|bye|great|ok(?:ay)?|please explain|explain"
-    r"|define|describe|tell me (?:a|about)|who (?:is|was|are|were|wrote|invented|painted|discovered)"
-    r"|what (?:is|was|are|were|does)|what's|when (?:is|was|did)|why|how do you say|translate|and|what about"
-    r"|in which year)\b",
+    r"|define|describe|tell me (?:a|about)|who|what (?:is|was|are|were|does)|what's|when (?:is|was|did)"
+    r"|why|how (?:do you say|(?:far|tall|high|deep|old|long|fast|heavy|big) (?:is|are|was|were|do|does|can))|translate"
+    r"|and|what about|in which year)\b",
     re.IGNORECASE,
 )
 """The beginning of a greeting, of a question of general knowledge, or of one that continues the one before."""
+_PREFACE = re.compile(
+    r"^\W*(?:(?:please|briefly|in (?:a|one|two|three|\d+|a few|other) (?:words?|sentences?|lines?))\b\W*)+",
+    re.IGNORECASE,
+)
+"""What a question says of the form of its answer, before it says what it is about."""
 _USE = re.compile(r"\b(?:use|using|with) (?:the )?(?:tool )?`?(\w+)`?", re.IGNORECASE)
 _READING = re.compile(
     r"\b(?:summari[sz]e|read|open|say|says|show|contents?|first|last|about|mentions?|what is in)\b", re.IGNORECASE
@@ -121,6 +126,7 @@ def rank_tools(
         names_file: the question names a file.
         recent: tools that the turn before called; a short question often continues with them.
     """
+    question = _PREFACE.sub("", question)
     scored = {id(tool): _score(tool, question, names_file=names_file, recent=recent) for tool in tools}
     ranked = sorted(tools, key=lambda tool: -scored[id(tool)])
     if len(tools) <= SMALL_OFFER:

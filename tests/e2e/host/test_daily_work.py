@@ -21,7 +21,5 @@ async def test_prices_are_fetched_unless_the_config_forbids_it(config: dict[str,
         with plugin_host(register, config=config, env={"HTTPS_PROXY": address}) as host:
             assert await host.host.upkeep.once() == 0
             fetched = list((Path(host.host.home) / "cache" / "prices").glob("*"))
-    assert [line.split(b" ")[:2] for line in proxy.requests] == asked * [
-        [b"CONNECT", b"raw.githubusercontent.com:443"]
-    ]
+    assert [line.split(b" ")[:2] for line in proxy.requests] == asked * [[b"CONNECT", b"raw.githubusercontent.com:443"]]
     assert fetched == []  # a failure leaves the release's tables

@@ -1,7 +1,8 @@
 """A child that takes the place of the model's: it answers from the script that its "weights" file is.
 
-The file has a JSON list, an entry per request: `pieces` (texts to stream), `finish`, `status`, `body`, `die` (end
-the process in the middle), `cut` (end the connection without an end). Each request is appended to `<file>.asked`.
+The file has a JSON list, an entry per request: `pieces` (texts to stream), `endless` (a text to stream after them until
+the client leaves), `finish`, `status`, `body`, `die` (end the process in the middle), `cut` (end the connection without
+an end). Each request is appended to `<file>.asked`.
 The key `start` of a first entry says how to misbehave before anything is served: `fail`, `hang`,
 `stubborn` (does not end when it is told).
 """
@@ -56,6 +57,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         for piece in entry["pieces"]:
             self.event({"choices": [{"delta": {"content": piece}, "finish_reason": None}]})
+        while "endless" in entry:
+            try:
+                self.event({"choices": [{"delta": {"content": entry["endless"]}, "finish_reason": None}]})
+            except ConnectionError:
+                return
         if entry.get("die"):
             print("E out of luck", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -12,6 +12,7 @@ from local_model import (
     STRING_MAX,
     FinalTextDecoder,
     ParsedToolCall,
+    RepetitionFilter,
     find_calls,
     is_probably_cut,
     read_reply,
@@ -121,3 +122,40 @@ def test_what_is_no_call_of_these_tools_is_prose(text: str) -> None:
 
 def test_a_call_without_arguments_has_none() -> None:
     assert find_calls('{"name": "read_file"}', NAMES) == [ParsedToolCall("read_file", {})]
+
+
+def fed(text: str, size: int = 3) -> tuple[str, bool]:
+    """Return what a filter shows of a text that arrives in pieces, and whether it ended the answer."""
+    repetition, shown = RepetitionFilter(), ""
+    for at in range(0, len(text), size):
+        shown += repetition.feed(text[at : at + size])
+        if repetition.is_loop:
+            return shown, True
+    return shown + repetition.flush(), False
+
+
+@given(
+    parts=st.lists(st.sampled_from(["ab, ", "ab.\n", "a", "```\n", " ", "b; c"]), max_size=40), size=st.integers(1, 9)
+)
+def test_a_text_is_shown_whole_however_it_is_cut_and_whatever_it_repeats(parts: list[str], size: int) -> None:
+    text = "".join(parts)
+    assert fed(text, size) == (text, False)
+
+
+@pytest.mark.parametrize("size", [1, 4, 50])
+def test_a_loop_of_one_or_several_sentences_is_cut_before_its_second_round(size: int) -> None:
+    told = "A tower with a lamp. It guides ships! Ships see it: at night, and in fog."
+    assert fed(told + " It guides ships! Ships see it: at night, and in fog." * 30, size) == (told, True)
+
+
+def test_equal_lines_of_code_and_a_sentence_written_ten_times_are_no_loop() -> None:
+    code = "```python\ngrid = [\n" + "    [0, 0, 0, 0, 0, 0, 0, 0, 0],\n" * 9 + "]\n```\n"
+    assert fed(code) == (code, False)
+    lines = "I will not be late again.\n" * 10
+    assert fed(lines) == (lines, False)
+
+
+def test_a_new_sentence_is_shown_while_it_arrives() -> None:
+    repetition = RepetitionFilter()
+    pieces = ["It is", " tall. It", " is", " white", " and", " old"]
+    assert [repetition.feed(piece) for piece in pieces] == ["It is", " tall.", "", " It is white", " and", " old"]

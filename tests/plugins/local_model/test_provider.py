@@ -98,6 +98,20 @@ def test_a_final_text_is_streamed_without_its_json(tmp_path: Path) -> None:
     assert answer.finish_reason == "stop"
 
 
+@pytest.mark.parametrize(
+    ("asked", "tools"), [((*ASKED, CALLED, RESULT), (CALCULATE,)), (ASKED, (CALCULATE,)), (ASKED, ())]
+)
+def test_an_answer_that_only_repeats_itself_ends_at_its_first_repetition(
+    tmp_path: Path, asked: Any, tools: Any
+) -> None:
+    opening = '{"action": "final", "text": "' if tools else ""
+    endless = {"pieces": [f"{opening}It is 65536. "], "endless": "The lamp is lit, and ships see it. "}
+    [[*pieces, answer]] = Talk(tmp_path, endless).run(request(*asked, tools=tools))
+    assert answer.message.text == "It is 65536. The lamp is lit, and ships see it."
+    assert "".join(piece.text for piece in pieces) == answer.message.text
+    assert answer.finish_reason == "stop"
+
+
 def test_an_answer_after_a_call_is_checked_before_it_goes_out_and_asked_for_once_more(tmp_path: Path) -> None:
     talk = Talk(tmp_path, final("It is 65537."), final("It is 65536."))
     [[piece, answer]] = talk.run(request(*ASKED, CALLED, RESULT))

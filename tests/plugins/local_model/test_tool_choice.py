@@ -71,7 +71,11 @@ def test_a_tool_made_for_the_question_stands_alone_and_a_vague_question_gets_the
 
 @pytest.mark.parametrize(
     "question",
-    ["Hello!", "Thanks, that helped a lot.", "What is the capital of France?", "And of Italy?", "Who wrote it?"],
+    [
+        *("Hello!", "Thanks, that helped a lot.", "What is the capital of France?", "And of Italy?", "Who wrote it?"),
+        *("In one sentence: who looks after a lighthouse?", "Briefly, in 20 words: how far is the moon?"),
+        *("How tall is the Eiffel tower?", "Please, in one sentence: translate good night into French."),
+    ],
 )
 def test_a_greeting_and_a_question_of_general_knowledge_have_an_empty_menu(question: str) -> None:
     assert menu(question) == []
