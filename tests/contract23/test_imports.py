@@ -189,7 +189,20 @@ def test_e7_a_plugin_derives_from_the_adapter_of_another_that_it_requires(tmp_pa
     (acme / "adapter.py").write_text(ADAPTER, encoding="utf-8")
 
     with plugin_host(derived, strict=False) as host:
-        assert "install" in str(host.record.error)
-        assert "requires_plugins" in str(host.record.error)
+        assert "installed and enabled as a plugin" in str(host.record.error)
     with plugin_host(derived, acme) as host:
         assert host.run_command("/louder") == "HELLO"
+
+
+def test_e7_a_plugin_derives_from_an_adapter_of_upstream_without_a_requirement(tmp_path: Path) -> None:
+    """There the adapter is bundled and loads first; here it lies below the name of its manifest, as installed."""
+    source = DERIVED.replace("acme", "dingtalk")
+    derived = plugin(tmp_path / "a-louder", source, "name: a-louder\n")
+    manifest = "name: dingtalk-platform\nkind: platform\n"
+    adapter = plugin(tmp_path / "dingtalk-platform", "from .adapter import register\n", manifest)
+    (adapter / "adapter.py").write_text(ADAPTER, encoding="utf-8")
+
+    with plugin_host(derived, adapter) as host:
+        assert host.run_command("/louder") == "HELLO"
+        own = [record.manifest.key for record in host.host.plugins.records if record.manifest.source == "user"]
+        assert own == ["dingtalk-platform", "a-louder"]

@@ -337,3 +337,31 @@ def test_the_end_of_the_process_runs_unload_callbacks(tmp_path: Path) -> None:
     with plugin_host(lambda ctx: ctx.on_unload(lambda: ran.append("unloaded"))) as host:
         assert isinstance(host.host, Host)
     assert ran == ["unloaded"]
+
+
+def test_a_plugin_finds_the_folders_that_a_home_of_upstream_has(tmp_path: Path) -> None:
+    code = """
+import os
+from pathlib import Path
+
+home = Path(os.environ["HERMES_HOME"])
+(home / "logs" / "mine.log").write_text("written without mkdir")
+found = sorted(name for name in ("audio_cache", "cron", "sessions", "skills") if (home / name).is_dir())
+
+def register(ctx):
+    pass
+"""
+    with plugin_host(plugin(tmp_path / "p", code)) as host:
+        assert host.module.found == ["audio_cache", "cron", "sessions", "skills"]
+        assert (host.home / "logs" / "mine.log").read_text() == "written without mkdir"
+        assert (host.home / "sessions").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_of_the_home_that_cannot_be_made_does_not_stop_a_load(tmp_path: Path) -> None:
+    with plugin_host(plugin(tmp_path / "a", EMPTY)) as host:
+        (host.home / "audio_cache").rmdir()
+        (host.home / "audio_cache").write_text("a file in its place", encoding="utf-8")
+        plugin(host.home / "plugins" / "b", EMPTY)
+        enable(host, "a", "b")
+        host.host.plugins.discover_and_load(force=True)
+        assert host.host.plugins.find("b").status == "enabled"

@@ -449,3 +449,30 @@ def test_d15_a_hidden_profile_is_not_listed_and_a_field_without_effect_is_named(
         assert not [client for client in discover(host.host).clients if client.provider.name == "secret-program"]
         assert host.host.select_model(provider="secret-program").model == "secret-program"
         assert host.notes == ["model provider `secret-models`: model_aliases have no effect here"]
+
+
+def test_a_list_of_names_that_is_a_single_text_is_one_name() -> None:
+    """As after a forgotten comma: upstream loads such plugins and looks at single letters."""
+    profile = ProviderProfile(
+        "forgetful",
+        aliases="forgetful-models",  # type: ignore[arg-type]
+        env_vars="FORGETFUL_KEY",  # type: ignore[arg-type]
+        fallback_models=None,  # type: ignore[arg-type]
+    )
+
+    def register(ctx: Any) -> None:
+        ctx.register_model_provider(profile)
+        schema = {"name": "look", "description": "x", "parameters": PARAMETERS}
+        handler, env = lambda args, **kw: "", "FORGETFUL_KEY"
+        ctx.register_tool("look", schema=schema, handler=handler, requires_env=env)
+        ctx.register_platform("forgetful", "Forgetful", lambda config: None, lambda: False, required_env=env)
+
+    with plugin_host(register) as host:
+        assert host.host.model_providers.profile("forgetful-models") is profile
+        assert host.host.model_providers.profile("f") is None
+        assert provider_from_profile(profile).env_vars == ("FORGETFUL_KEY",)
+        assert profile.fallback_models == ()
+        assert host.host.tools.get_entry("look").requires_env == ["FORGETFUL_KEY"]
+        assert host.host.platforms.get("forgetful").required_env == ["FORGETFUL_KEY"]
+        warned = [line.text for line in host.log if line.level == "WARNING" and "taken as one name" in line.text]
+        assert [text.split(": ")[1].split()[0] for text in warned] == ["env_vars", "aliases", "fallback_models"]

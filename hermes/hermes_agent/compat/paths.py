@@ -12,11 +12,16 @@ import stat
 from pathlib import Path
 
 from hermes_agent.config import hermes_home
-from hermes_agent.config.home import ACTIVE_PROFILE_FILE, DEFAULT_PROFILE, make_home, profile_at, root_home
+from hermes_agent.config.home import (
+    ACTIVE_PROFILE_FILE,
+    DEFAULT_PROFILE,
+    make_home,
+    make_plugin_folders,
+    profile_at,
+    root_home,
+)
 from hermes_agent.core.errors import UserError
 
-HOME_FOLDERS = ("cron", "logs", "memories", "plugins", "sessions", "skills")
-"""Folders of a home that plugins expect after `ensure_hermes_home`."""
 CONTAINER_MARKS = ("docker", "podman", "lxc", "kubepods", "containerd")
 """Words of `/proc/1/cgroup` in a container."""
 LEAST_PARTS = 3
@@ -31,8 +36,7 @@ def ensure_hermes_home() -> None:
     """
     home = hermes_home()
     make_home(home)
-    for name in HOME_FOLDERS:
-        (home / name).mkdir(mode=0o700, exist_ok=True)
+    make_plugin_folders(home)
 
 
 def get_project_root() -> Path:

@@ -78,11 +78,17 @@ def _is_package(spec: ModuleSpec | None) -> bool:
 
 
 def _root(manager: PluginManager, name: str, category: str) -> str | None:
-    """Return the module of the loaded plugin in a folder of that name; one of the category first."""
+    """Return the module of the loaded plugin in a folder of that name; one of the category first.
+
+    An adapter that is installed below its own name, `<service>-platform`, also has that of upstream's folder.
+    """
     found = []
     for record in manager.suspects:
         folder = Path(record.manifest.path)
-        if record.manifest.source == "entrypoint" or folder.name.replace("-", "_") != name:
+        names = {folder.name.replace("-", "_")}
+        if category == "platforms":
+            names.add(record.manifest.name.removesuffix("-platform").replace("-", "_"))
+        if record.manifest.source == "entrypoint" or name not in names:
             continue
         made = [each for each, module in _plugin_roots() if module.__path__ == [str(folder)]]
         if made:

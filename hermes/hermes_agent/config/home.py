@@ -48,6 +48,22 @@ def make_home(home: Path) -> None:
         ) from exc
 
 
+PLUGIN_FOLDERS = (
+    *("audio_cache", "cron", "hooks", "image_cache", "logs", "memories", "plugins", "sessions", "skills"),
+)
+"""Folders that each home of upstream has, and that its plugins write to or look for without creating them."""
+
+
+def make_plugin_folders(home: Path) -> None:
+    """Create `PLUGIN_FOLDERS`, each with mode 0700, as far as they are missing.
+
+    Raises:
+        OSError: one cannot be created.
+    """
+    for name in PLUGIN_FOLDERS:
+        (home / name).mkdir(mode=0o700, exist_ok=True)
+
+
 def place_in_home(new_subpath: str, old_name: str) -> Path:
     """Return `HOME/old_name` if it exists and is not empty, else `HOME/new_subpath`; neither is created."""
     home = hermes_home()

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.redaction import mask_arguments, redactor
+from hermes_agent.core.text import as_names
 
 __all__ = [
     "AUXILIARY_TASK",
@@ -35,6 +36,7 @@ __all__ = [
     "UnsignedRequest",
     "WITHOUT_EFFECT",
     "check_profile",
+    "split_names",
     "classify_by_profile",
     "fields_without_effect",
     "fetch_model_entries",
@@ -317,17 +319,31 @@ async def classify_by_profile(profile: ProviderProfile, error: ModelError, model
         return None
 
 
+LISTS_OF_NAMES = ("env_vars", "aliases", "fallback_models")
+
+
 def check_profile(profile: Any) -> str:
     """Return the reason why `profile` cannot be registered; "" if it can."""
     if not isinstance(profile, ProviderProfile):
         return f"does not inherit from {ProviderProfile.__name__}"
     if not isinstance(profile.default_headers, Mapping):
         return f"has default_headers {profile.default_headers!r}: expected a mapping"
-    for name in ("env_vars", "aliases"):
+    for name in LISTS_OF_NAMES:
         value = getattr(profile, name)
-        if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+        if not isinstance(value, str) and not all(isinstance(item, str) for item in value or ()):
             return f"has {name} {value!r}: expected a tuple of names"
     return ""
+
+
+def split_names(profile: ProviderProfile) -> list[str]:
+    """Make a tuple of each list of names that is a single text or None; return the names of those fields.
+
+    A plugin that forgets the comma in `("name",)` loads in upstream, which looks at single letters then.
+    """
+    changed = [name for name in LISTS_OF_NAMES if isinstance(getattr(profile, name), str | None)]
+    for name in changed:
+        setattr(profile, name, tuple(as_names(getattr(profile, name))))
+    return changed
 
 
 def fetch_model_ids(url: str, headers: Mapping[str, str], timeout_s: float) -> list[str] | None:

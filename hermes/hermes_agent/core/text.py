@@ -104,6 +104,11 @@ def printable(text: str) -> str:
     return _HIDING.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
 
 
+def as_names(value: Iterable[str] | None) -> list[str]:
+    """Return the names in a list that a plugin gave; a text is one name, and None is none."""
+    return [value] if isinstance(value, str) else list(value or ())
+
+
 def has_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
     """Return whether text for this stream may have colours: a terminal, and no `NO_COLOR`.
 

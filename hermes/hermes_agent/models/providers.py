@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_agent.contracts.model_client import ClientProfile
-from hermes_agent.contracts.model_provider import MODEL_PROVIDER, ProviderProfile
+from hermes_agent.contracts.model_provider import MODEL_PROVIDER, ProviderProfile, split_names
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import BUILTIN, Conflict, Registry, StoreGroup
@@ -307,6 +307,8 @@ class ProviderCatalog(StoreGroup):
             )
         if name in BUNDLED_ORDER and not owner:
             raise Conflict(MODEL_PROVIDER.label, name, BUILTIN, owner)
+        for field_name in split_names(profile):
+            logger.warning("model provider `%s`: %s is one text: taken as one name", name, field_name)
         self._entries.add(name, profile, owner=owner)
         if name in BUNDLED_ORDER:
             logger.warning("the model provider `%s` of plugin `%s` replaces the bundled one", name, owner)

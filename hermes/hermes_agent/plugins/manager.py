@@ -51,7 +51,7 @@ from hermes_agent.plugins.plugin_record import LoadedCallback, LoadedPlugin, ann
 from hermes_agent.plugins.plugin_state import write_state
 from hermes_agent.plugins.provider_registration import count_direct_registrations, count_model_providers
 from hermes_agent.plugins.registration import is_deferred, register_memory_cli
-from hermes_agent.plugins.requirements import hermes_refusal, load_order, warn_of_missing_packages
+from hermes_agent.plugins.requirements import hermes_refusal, load_order, prepare_load
 from hermes_agent.plugins.status_text import (
     banner_lines,
     explain_absence,
@@ -458,7 +458,7 @@ class PluginManager(upstream_views.UpstreamAttributes):
         if refusal := hermes_refusal(manifest.requires_hermes):
             note_failure(record, LoadFailed(manifest.key, refusal))
             return record
-        warn_of_missing_packages(manifest)
+        prepare_load(manifest, self._services.home)
         if staging is None and is_deferred(manifest) and not deferred:
             return self._defer(record, gate)
         if staging is None and not can_interrupt():  # an abandoned plugin must not register later

@@ -31,7 +31,7 @@ from hermes_agent.contracts.tool import SKILL, TOOL
 from hermes_agent.core.calls import required_arguments, takes_positional
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.core.registry import BUILTIN, Conflict, Owner, describe_owner
-from hermes_agent.core.text import SUBCOMMANDS
+from hermes_agent.core.text import SUBCOMMANDS, as_names
 from hermes_agent.plugins.activation import PluginSettings
 from hermes_agent.plugins.capabilities import TOOLS_OVERRIDE, has_capability
 from hermes_agent.plugins.handles import PluginRegistration, RegistrationLedger
@@ -335,7 +335,7 @@ def register_platform(
         label=label,
         adapter_factory=adapter_factory,
         check_fn=check_fn,
-        required_env=list(required_env or ()),
+        required_env=as_names(required_env),
         source=PLUGIN_SOURCE,
         plugin_name=by.name,
         **details,

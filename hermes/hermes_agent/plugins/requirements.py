@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent import __version__
+from hermes_agent.config.home import make_plugin_folders
 from hermes_agent.plugins.manifest import PluginManifest
 
 logger = logging.getLogger(__name__)
@@ -25,6 +27,15 @@ SERVED_VERSIONS: tuple[Version, ...] = (
 )
 """Published versions of hermes-agent that this program is compatible with by its plugin contract."""
 SERVED_RANGE = "0.19.0 to 0.23.3"
+
+UPSTREAM_ADAPTERS = frozenset(
+    f"{platform}-platform"
+    for platform in (
+        *("dingtalk", "discord", "email", "feishu", "google_chat", "homeassistant", "irc", "line", "matrix"),
+        *("mattermost", "ntfy", "photon", "raft", "simplex", "slack", "sms", "teams", "telegram", "wecom", "whatsapp"),
+    )
+)
+"""Names of the plugins with upstream's adapters of single services, of which users install those that they need."""
 
 _CLAUSE = re.compile(r"(>=|<=|==|!=|>|<)?\s*v?(\d+)(?:\.(\d+))?(?:\.(\d+))?\S*")
 _COMPARE: Mapping[str, Callable[[Version, Version], bool]] = {
@@ -108,8 +119,16 @@ def _installed_version(metadata: object, name: str) -> str | None:
         return None
 
 
-def warn_of_missing_packages(manifest: PluginManifest) -> None:
-    """Log declared Python dependencies of a plugin that are not installed; the plugin still loads."""
+def prepare_load(manifest: PluginManifest, home: Path) -> None:
+    """Create the folders of the home that plugins expect, and log declared packages that are missing.
+
+    Either may fail, and the plugin still loads.
+    """
+    if manifest.source != "bundled":
+        try:
+            make_plugin_folders(home)
+        except OSError as exc:  # a home that is read-only or on a full disk
+            logger.debug("plugin %s may miss a folder of the home: %s", manifest.key, exc)
     missing = missing_packages(manifest.python_dependencies)
     if missing:
         logger.warning(
@@ -126,10 +145,13 @@ def load_order(
 ) -> list[PluginManifest]:
     """Return the plugins so that each comes after those that it requires; all others keep their order.
 
+    Upstream's adapters come before other plugins of users: there they are bundled, and published plugins derive from
+    them without a requirement.
+
     A required plugin that does not load, a requirement of a plugin on itself, and a cycle are logged; the plugins still
     load.
     """
-    found = list(manifests)
+    found = sorted(manifests, key=lambda m: 0 if m.source == "bundled" else 1 if m.name in UPSTREAM_ADAPTERS else 2)
     loading = {m.key: m for m in found if will_load(m)}
     keys = {name: m.key for m in reversed(loading.values()) for name in m.answers_to}
     edges = {key: _required_keys(m, keys) for key, m in loading.items() if m.requires_plugins}

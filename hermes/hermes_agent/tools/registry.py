@@ -25,6 +25,7 @@ from hermes_agent.core.registry import (
     describe_owner,
     staged_store,
 )
+from hermes_agent.core.text import as_names
 from hermes_agent.tools.arguments import name_problem
 from hermes_agent.tools.results import call_without_host, tool_error
 
@@ -172,7 +173,7 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
             schema,
             handler,
             check_fn,
-            list(requires_env or ()),
+            as_names(requires_env),
             is_async,
             description or str(schema.get("description", "")),
             emoji,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import yaml
 from compat.corpus.world import OFFLINE, made_up, offline
 from compat.repositories.find import RepositoryPlugin
 
-__all__ = ["normal", "probed"]
+__all__ = ["normal", "probed", "read_only"]
 
 PROBE = Path(__file__).with_name("probe.py")
 LIMIT_S = 150
@@ -72,7 +73,7 @@ def probed(
             "TMPDIR": str(place / "tmp"),
             "TZ": "UTC",
         } | {name: made_up(name) for name in (plugin.env if plugin is not None else ())}
-        command = [*offline(), str(python), str(PROBE), str(place / "answer.json")]
+        command = [*offline(), *read_only(python), str(python), str(PROBE), str(place / "answer.json")]
         command += ["--baseline", str(base)] if base is not None else []
         command += ["--memory", plugin.name] if plugin is not None and plugin.mode == "dir-memory" else []
         ended = ""
@@ -92,6 +93,24 @@ def probed(
             text = text.replace(str(path), name)
         result: dict[str, Any] = json.loads(text)
         return result | ({"ended": ended} if ended else {})
+
+
+@functools.cache
+def read_only(python: Path) -> tuple[str, ...]:
+    """Return what makes an interpreter's packages read-only for a command, since plugins install files there.
+
+    It needs the rights of `offline()`; without them it is nothing.
+    """
+    code = "import sys; print(sys.prefix, sys.base_prefix, sep=chr(10))"
+    asked = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True)
+    places = list(dict.fromkeys(asked.stdout.split("\n")[:2]))
+    script = (
+        'while [ "$1" != -- ]; do mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit; shift; done; shift; '
+    )
+    command = ("unshare", "--mount", "--", "sh", "-c", f'{script}exec "$@"', "sh", *places, "--")
+    if not offline() or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        return ()
+    return command
 
 
 def _install(

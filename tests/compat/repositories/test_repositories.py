@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import site
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from compat.corpus.lists import DATA
 from compat.repositories import record
 from compat.repositories.__main__ import OURS, Program, differences
 from compat.repositories.find import RepositoryPlugin, find_plugins
+from compat.repositories.run import read_only
 
 PLUGIN = """
 def greet(args, **kwargs):
@@ -140,3 +142,29 @@ def test_the_command_explains_the_folder(tmp_path: Path) -> None:
 
     assert done.returncode == 0
     assert "OWNER+NAME" in done.stdout
+
+
+def test_a_plugin_cannot_write_to_the_packages_of_the_interpreter(tmp_path: Path) -> None:
+    """As one does that installs a `.pth` file at its first load."""
+    source = """
+import site
+from pathlib import Path
+
+def register(ctx):
+    file = Path(site.getsitepackages()[0], "of_a_compared_plugin.txt")
+    try:
+        file.write_text("here")
+    except OSError:
+        ctx.register_command("refused", lambda words: "")
+"""
+    plugin = repository(tmp_path / "repositories", source)
+    file = Path(site.getsitepackages()[0], "of_a_compared_plugin.txt")
+    try:
+        (tmp_path / "bases").mkdir()
+        program = Program.of(OURS, "", tmp_path / "bases", tmp_path / "repositories")
+        answer = program.ask(plugin, tmp_path / "repositories")
+        is_protected = bool(read_only(OURS))  # it needs rights that not every machine gives
+        assert ("refused" in answer["registered"]["commands"]) is is_protected
+        assert file.exists() is not is_protected
+    finally:
+        file.unlink(missing_ok=True)

@@ -38,7 +38,7 @@ def test_sound_plugins_pass_and_are_described(
         from tools.registry import registry, tool_error
         from hermes_constants import get_hermes_home
         KEY = os.environ["WEATHER_API_KEY"]
-        assert list(get_hermes_home().iterdir()) == []
+        assert not [path for path in get_hermes_home().rglob("*") if path.is_file()]
 
         def register(ctx):
             ctx.register_tool("hello", "x", {"name": "hello"}, lambda args, **kw: tool_error("no"))
