@@ -365,8 +365,9 @@ class OutboxWorker:
         start = _AttemptStart(self._mailbox, part)
         try:
             async with asyncio.timeout(ATTEMPT_LIMIT_S):
-                known = await self._resolve_unknown(start, check)
-                outcome = known or await deliver(start.part, start)
+                if known := await self._resolve_unknown(start, check):
+                    return known  # about the attempt before: this one is not begun
+                outcome = await deliver(start.part, start)
         except Exception as exc:  # of a platform: the request may have been sent
             logger.exception("part %s to %s: sending failed", part.key, part.target)
             outcome = SendOutcome.unknown(repr(exc))

@@ -6,6 +6,7 @@ import itertools
 import logging
 import sqlite3
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -393,6 +394,29 @@ async def test_a_process_that_ends_again_and_again_keeps_the_only_repeat_for_the
 
     assert seen == [[], [], ["again: 1", *["after it"] * 3]]
     assert set(attempts) == {2}
+
+
+@pytest.mark.parametrize("looks", [False, True])
+async def test_a_process_that_ended_in_the_middle_of_a_repeat_does_not_hold_up_what_follows(path, bridge, looks):
+    for repeat in (False, True):
+        ended = Mailbox(path)
+        ended.acquire()
+        ended.enqueue(OutboundReply(ROOM, ({"text": "1"},), id="a"), 0)
+        ended.begin_sending(replace(ended.claim_part(ROOM, 0), repeat=repeat))
+        ended.close()
+
+    async def check(sending):
+        return DeliveryCheck.unknown()
+
+    running = Running(path, bridge)
+    running.delivery.deliver("irc", running.take, check if looks else None)
+    await running.delivery.start()
+    await running.delivery.send(*answer("2"))
+
+    assert await running.delivery.wait_settled("a", 20) == "failed"
+    await sent(running, 1)
+    assert running.sent == ["2"]
+    await running.delivery.drain(5)
 
 
 async def test_an_adapter_that_asks_once_more_and_may_then_has_sent(running, monkeypatch):
