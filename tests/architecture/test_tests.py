@@ -62,16 +62,8 @@ PATCHES = {
     "e2e/gateway/test_asking.py": "the first question of a chat ends early, the second one does not",
     "e2e/gateway/test_chats.py": "a host sets no delay of its chats",
     "e2e/host/test_foreign_ways.py": _FAULTS,
-    "e2e/host/test_working_directory.py": "the test does not run in a unit of systemd",
     "e2e/plugins/test_apart.py": "the output of a process that the program starts and reads",
-    "unit/core/test_redact.py": "the garbage collector runs at that very statement",
-    "unit/delivery/test_mailbox.py": _FAULTS,
     "unit/delivery/test_service.py": _FAULTS,
-    "unit/policy/taint/test_tracker.py": "whether a table was read",
-    "unit/system/test_beneath.py": "the way of kernels without openat2",
-    "unit/workspace/test_bounds.py": "a machine without control groups",
-    "unit/workspace/test_sandbox.py": "a machine where the agent is not root, and a probe that hangs",
-    "unit/workspace/test_steering.py": "which directories were read",
 }
 """Files that replace a name of this project in a module or class, with the reason. Others pass an argument."""
 

@@ -24,7 +24,7 @@ from hermes_agent.plugins.config_schema import schema_with_options
 from hermes_agent.plugins.plugin_record import LoadedPlugin
 from hermes_agent.policy.network import HostTable, HostTables
 from hermes_agent.policy.taint import TaintSettings, TaintTracker
-from hermes_agent.service.daemon_state import own_unit
+from hermes_agent.service.daemon_state import SystemdUnit, own_unit
 
 logger = logging.getLogger(__name__)
 
@@ -50,17 +50,26 @@ LIVE = frozenset(
 """Blocks of the config that are read at each use, so that a reload takes effect."""
 
 
-def working_directory(config: configuration.Config, home: Path, *, of_daemon: bool = False) -> Path:
+def working_directory(
+    config: configuration.Config,
+    home: Path,
+    *,
+    of_daemon: bool = False,
+    find_unit: Callable[[], SystemdUnit | None] = own_unit,
+) -> Path:
     """Return the resolved working directory of tools; no directory is created.
 
     It is `terminal.cwd` or, if that is not set, `$TERMINAL_CWD` (contract §2.3). Without both it is the directory in
     which the process was started. A daemon that is no service with a directory of its own uses `WORKSPACE` in the
     agent's home (docs/decisions/0008).
+
+    Args:
+        find_unit: returns the unit of systemd that the process runs in, or None.
     """
     given = config.settings.terminal.cwd
     place = os.environ.get("TERMINAL_CWD") or given if given == "." else given
     found = Path(os.path.expandvars(place)).expanduser().resolve()
-    if place != "." or not of_daemon or (own_unit() is not None and not _is_home(found, home)):
+    if place != "." or not of_daemon or (find_unit() is not None and not _is_home(found, home)):
         return found
     return (home / WORKSPACE).resolve()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import stat
@@ -208,16 +209,17 @@ _LONGEST = 4_000
 """Bytes of a path that the kernel accepts, with room for a last name."""
 
 Opener = Callable[[int, str, int, int], int]
-_opener: Opener | None = None
+"""Opens a path without `..` below a directory: (directory, path, flags, mode) to a descriptor."""
 
 
-def open_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
+def open_beneath(directory: int, path: str, flags: int, mode: int = 0, *, opener: Opener | None = None) -> int:
     """Open a path below an open directory; return a descriptor that `exec` closes.
 
     Args:
         directory: file descriptor; `O_PATH` is enough.
         path: relative, without `..`; empty or `.` is the directory itself.
         flags: of `open`; a link as the last part is opened itself with `O_PATH`, and rejected without.
+        opener: None is the one of this kernel (`find_opener`).
 
     Raises:
         OSError: `ELOOP` if a part is a link, `EXDEV` if the path leads out, or another error of `open`.
@@ -228,11 +230,11 @@ def open_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC
     whole = "/".join(parts) or "."
     if len(os.fsencode(whole)) < _LONGEST:
-        return _open_resolved(directory, whole, flags, mode)
+        return (opener or find_opener())(directory, whole, flags, mode)
     half = len(parts) // 2
-    middle = open_beneath(directory, "/".join(parts[:half]), DIRECTORY)
+    middle = open_beneath(directory, "/".join(parts[:half]), DIRECTORY, opener=opener)
     try:
-        return open_beneath(middle, "/".join(parts[half:]), flags, mode)
+        return open_beneath(middle, "/".join(parts[half:]), flags, mode, opener=opener)
     finally:
         os.close(middle)
 
@@ -286,11 +288,10 @@ def _make_directories(top: int, path: str) -> int:
     return handle
 
 
-def _open_resolved(directory: int, path: str, flags: int, mode: int) -> int:
-    global _opener
-    if _opener is None:
-        _opener = load_openat2() or _open_by_parts
-    return _opener(directory, path, flags, mode)
+@functools.cache
+def find_opener() -> Opener:
+    """Return `openat2`, or the way of kernels without it."""
+    return load_openat2() or open_by_parts
 
 
 def load_openat2() -> Opener | None:
@@ -329,7 +330,7 @@ def _name(path: str) -> bytes:
     return name
 
 
-def _open_by_parts(directory: int, path: str, flags: int, mode: int) -> int:
+def open_by_parts(directory: int, path: str, flags: int, mode: int) -> int:
     """Open a path part by part."""
     *above, last = path.split("/")
     handle = directory

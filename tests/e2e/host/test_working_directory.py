@@ -43,11 +43,15 @@ def test_what_is_named_wins_for_both(home: Path, tmp_path: Path, monkeypatch: py
 def test_a_service_works_in_the_directory_of_its_unit_unless_that_is_a_home(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "own_unit", lambda: SystemdUnit("hermes.service", "user"))
-    assert directory(home) == tmp_path / "project"
+    def directory_of_service() -> Path:
+        return settings.working_directory(
+            config.load(home), home, of_daemon=True, find_unit=lambda: SystemdUnit("hermes.service", "user")
+        )
+
+    assert directory_of_service() == tmp_path / "project"
     for none in (home.parent, home, tmp_path, Path("/")):  # systemd's defaults are the home and the root
         monkeypatch.chdir(none)
-        assert directory(home) == home / "workspace"
+        assert directory_of_service() == home / "workspace"
 
 
 async def test_it_is_made_by_the_daemon_alone(home: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.core import redaction, secret_forms
+from hermes_agent.core import secret_forms
 from hermes_agent.core.redaction import Redactor
 from hermes_agent.core.secrecy import looks_like_secret_name
 
@@ -318,21 +318,31 @@ def test_no_text_keeps_the_filter_busy(pieces, around):
     Redactor()(text)  # the limit of each example (`deadline`, made wide for a busy machine) is what may fail
 
 
+class CollectingSecret(str):
+    """A secret at which the garbage collector runs a finalizer, while the secrets are made ready."""
+
+    def __new__(cls, value, finalizer):
+        made = super().__new__(cls, value)
+        made.finalizer = finalizer
+        return made
+
+    def splitlines(self, keepends=False):
+        self.finalizer()
+        return super().splitlines(keepends)
+
+
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("mask", ["__call__", "mask_known", "find_certain_end"])
-def test_what_logs_while_secrets_are_made_ready_does_not_wait_for_itself(monkeypatch, mask):
+def test_what_logs_while_secrets_are_made_ready_does_not_wait_for_itself(mask):
     """The garbage collector may run anywhere, with a `__del__` that logs; each log line is masked."""
     filter_of_logs, shown = Redactor(), []
-    filter_of_logs.learn(["a-known-value"])
-    forms = redaction._forms
 
-    def collected(secret):
+    def collect():
         if not shown:
             shown.append("")
             shown[0] = filter_of_logs("unclosed: a-known-value")
-        return forms(secret)
 
-    monkeypatch.setattr(redaction, "_forms", collected)
+    filter_of_logs.learn([CollectingSecret("a-known-value", collect)])
     working = threading.Thread(target=getattr(filter_of_logs, mask), args=("a-known-value",), daemon=True)
     working.start()
     working.join(10)
@@ -341,25 +351,22 @@ def test_what_logs_while_secrets_are_made_ready_does_not_wait_for_itself(monkeyp
 
 
 @pytest.mark.timeout(30)
-def test_two_threads_that_log_and_make_secrets_ready_do_not_wait_for_each_other(monkeypatch):
+def test_two_threads_that_log_and_make_secrets_ready_do_not_wait_for_each_other():
     """One holds the lock of a log file and masks its line, the other makes secrets ready, and its `__del__` logs."""
     filter_of_logs, file, begun = Redactor(), threading.RLock(), threading.Event()
-    filter_of_logs.learn(["a-known-value"])
-    forms = redaction._forms
 
-    def collected(secret):
+    def collect():
         if threading.current_thread().name == "makes":
             begun.set()
             with file:
                 pass
-        return forms(secret)
 
     def logs():
         with file:
             begun.wait(10)
             filter_of_logs("a-known-value")
 
-    monkeypatch.setattr(redaction, "_forms", collected)
+    filter_of_logs.learn([CollectingSecret("a-known-value", collect)])
     threads = [
         threading.Thread(target=logs, daemon=True),
         threading.Thread(target=filter_of_logs, args=("a-known-value",), name="makes", daemon=True),
@@ -371,16 +378,9 @@ def test_two_threads_that_log_and_make_secrets_ready_do_not_wait_for_each_other(
     assert not any(thread.is_alive() for thread in threads)
 
 
-def test_a_secret_that_is_learned_while_others_are_made_ready_is_masked(monkeypatch):
+def test_a_secret_that_is_learned_while_others_are_made_ready_is_masked():
     filter_of_logs = Redactor()
-    filter_of_logs.learn(["a-known-value"])
-    forms = redaction._forms
-
-    def collected(secret):
-        filter_of_logs.learn(["another-known-value"])
-        return forms(secret)
-
-    monkeypatch.setattr(redaction, "_forms", collected)
+    filter_of_logs.learn([CollectingSecret("a-known-value", lambda: filter_of_logs.learn(["another-known-value"]))])
     filter_of_logs("text")
     assert filter_of_logs("another-known-value") == "[redacted]"
 

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from attack.racing import exchanging
-from hermes_agent.system import files
-from hermes_agent.system.files import hold_directory, open_beneath, open_directory
+from hermes_agent.system.files import (
+    DIRECTORY,
+    hold_directory,
+    load_openat2,
+    open_beneath,
+    open_by_parts,
+    open_directory,
+)
 
 
 @pytest.fixture(params=["openat2", "by parts"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways, one after the other."""
-    call = files.load_openat2()
-    if request.param == "openat2" and call is None:
+def opens(request: pytest.FixtureRequest) -> Callable[..., int]:
+    """`open_beneath` in both ways, one after the other."""
+    call = load_openat2() if request.param == "openat2" else open_by_parts
+    if call is None:
         pytest.skip("the kernel has no openat2")
-    monkeypatch.setattr(files, "_opener", call if request.param == "openat2" else files._open_by_parts)
-    return str(request.param)
+    return functools.partial(open_beneath, opener=call)
 
 
 @pytest.fixture
@@ -42,9 +48,9 @@ def text(handle: int) -> str:
         return file.read()
 
 
-def test_a_path_below_is_opened_and_made(way: str, root: int, tmp_path: Path) -> None:
-    assert text(open_beneath(root, "a//./b/file", os.O_RDONLY)) == "inside"
-    handle = open_beneath(root, "a/new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+def test_a_path_below_is_opened_and_made(opens: Callable[..., int], root: int, tmp_path: Path) -> None:
+    assert text(opens(root, "a//./b/file", os.O_RDONLY)) == "inside"
+    handle = opens(root, "a/new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
     assert os.fstat(handle).st_mode & 0o777 == 0o640 and not os.get_inheritable(handle)
     os.close(handle)
     with hold_directory(f"{tmp_path}/root/x/y/z") as made:
@@ -69,34 +75,36 @@ def test_a_path_below_is_opened_and_made(way: str, root: int, tmp_path: Path) ->
         ("a/none/c", errno.ENOENT),
     ],
 )
-def test_no_path_leads_out(way: str, root: int, path: str, error: int) -> None:
+def test_no_path_leads_out(opens: Callable[..., int], root: int, path: str, error: int) -> None:
     with pytest.raises(OSError) as caught:
-        os.close(open_beneath(root, path, os.O_RDONLY))
+        os.close(opens(root, path, os.O_RDONLY))
     assert caught.value.errno == error
 
 
 @pytest.mark.attack("races")
-def test_a_directory_that_becomes_a_link_leads_nowhere_else(way: str, root: int, tmp_path: Path, attempt) -> None:
+def test_a_directory_that_becomes_a_link_leads_nowhere_else(
+    opens: Callable[..., int], root: int, tmp_path: Path, attempt
+) -> None:
     inside = 0
     with exchanging(tmp_path / "root/a/b", tmp_path / "root/a/out") as exchanged:
         while exchanged[0] < 2_000 or not inside:
             try:
-                found = text(open_beneath(root, "a/b/file", os.O_RDONLY))
+                found = text(opens(root, "a/b/file", os.O_RDONLY))
             except OSError as exc:
                 found = errno.errorcode[exc.errno or 0]
             inside += found == "inside"
             attempt(found != "outside", found)
 
 
-def test_a_path_longer_than_the_kernel_takes_is_opened_in_pieces(way: str, root: int) -> None:
+def test_a_path_longer_than_the_kernel_takes_is_opened_in_pieces(opens: Callable[..., int], root: int) -> None:
     name, count = "d" * 200, 60
     handle = os.dup(root)
     for _ in range(count):
         os.mkdir(name, dir_fd=handle)
-        deeper = open_beneath(handle, name, files.DIRECTORY)
+        deeper = opens(handle, name, DIRECTORY)
         os.close(handle)
         handle = deeper
-    there = open_beneath(root, "/".join([name] * count), files.DIRECTORY)
+    there = opens(root, "/".join([name] * count), DIRECTORY)
     assert os.path.sameopenfile(there, handle)
     os.close(there)
     os.close(handle)

@@ -18,9 +18,8 @@ import pytest
 from contracts.terminal_places import ENVIRON, Place, settings
 from hermes_agent.workspace.backend_selection import LocalBackend
 from hermes_agent.workspace.paths import PathRules
-from hermes_agent.workspace.sandbox import limits as bounds_module
 from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
-from hermes_agent.workspace.sandbox.limits import INNER, SCOPE, Cgroup, CommandLimits, ProcessLimits, SystemdScope
+from hermes_agent.workspace.sandbox.limits import INNER, SCOPE, Cgroup, CommandLimits, ProcessLimits
 from hermes_agent.workspace.sandbox.sandbox import SandboxSelector
 from waiting import until
 
@@ -316,28 +315,35 @@ def test_a_user_without_systemd_and_control_groups_has_limits_of_each_process(tm
     assert "taken" in fits
 
 
-def test_root_without_both_is_told_that_processes_are_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SystemdScope, "is_effective", False)
-    monkeypatch.setattr(Cgroup, "problem", "no control groups are mounted")
+def limits_of_a_machine_without_both(tmp_path: Path) -> CommandLimits:
+    """Return the limits where neither systemd runs nor control groups are mounted."""
+    for name in ("mountinfo", "cgroup"):
+        (tmp_path / name).touch()
+    return CommandLimits(
+        {**ENVIRON, "XDG_RUNTIME_DIR": str(tmp_path)}, ProcessLimits(200, 40), run=tmp_path, proc=tmp_path
+    )
+
+
+def test_root_without_both_is_told_that_processes_are_not_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    bounds = CommandLimits(ENVIRON, ProcessLimits(200, 40))
+    bounds = limits_of_a_machine_without_both(tmp_path)
     holds, label, how = bounds.check()
     assert (holds, label) == (False, "processes of the sandbox are not limited")
-    assert "root" in how and "no control groups are mounted" in how
+    assert "root" in how and "no control group of memory and pids is mounted" in how
     assert "ulimit -d 204800" in bounds.inside(["true"])[2] and "ulimit -u" not in bounds.inside(["true"])[2]
 
 
 def test_an_old_kernel_counts_a_users_processes_together_and_is_given_no_number(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Old:
         release = "5.10.0-28-amd64"
 
-    monkeypatch.setattr(SystemdScope, "is_effective", False)
-    monkeypatch.setattr(Cgroup, "problem", "none")
-    monkeypatch.setattr(bounds_module.os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(bounds_module.os, "uname", Old)
-    bounds = CommandLimits(ENVIRON, ProcessLimits(200, 40))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "uname", Old)
+    bounds = limits_of_a_machine_without_both(tmp_path)
     assert "Linux 5.10.0-28-amd64 counts all processes of the user together" in bounds.check()[2]
     assert "ulimit -u" not in bounds.inside(["true"])[2]
 

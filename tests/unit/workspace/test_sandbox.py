@@ -11,13 +11,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from hermes_agent.workspace.sandbox.limits import SystemdScope
-from hermes_agent.workspace.sandbox.sandbox import SandboxSelector, SystemdSandbox
+from hermes_agent.workspace.sandbox.sandbox import Probed, SandboxSelector, SystemdSandbox
 
 
 @pytest.fixture
@@ -324,24 +325,36 @@ def test_a_program_that_fails_is_quoted(tmp_path):
     assert BubblewrapSandbox(places(tmp_path), path=str(tmp_path)).problem == f"{fake} says: no namespaces here"
 
 
+P = TypeVar("P", bound=Probed)
+
+
+def hurried(mechanism: P) -> P:
+    """Return a mechanism whose probe may take a moment only."""
+    mechanism.probe_limit_s = 0.2
+    return mechanism
+
+
 def test_a_trial_that_does_not_end_says_so_and_for_how_long(tmp_path, monkeypatch):
-    monkeypatch.setattr("hermes_agent.workspace.sandbox.sandbox.PROBE_LIMIT_S", 0.2)
-    monkeypatch.setattr("hermes_agent.workspace.sandbox.limits.os.geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     late = "the probe did not end within 0.2 s: it hangs, or the machine is too busy; a restart tries again"
     for name in ("bwrap", "systemd-run"):
         (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")
         (tmp_path / name).chmod(0o755)
-    assert BubblewrapSandbox(places(tmp_path), path=str(tmp_path)).problem == f"{tmp_path}/bwrap does not run: {late}"
+    assert (
+        hurried(BubblewrapSandbox(places(tmp_path), path=str(tmp_path))).problem
+        == f"{tmp_path}/bwrap does not run: {late}"
+    )
 
     (tmp_path / "systemd").mkdir()
     (tmp_path / "systemd/private").touch()
-    scope = SystemdScope({"PATH": f"{tmp_path}:{os.defpath}", "XDG_RUNTIME_DIR": str(tmp_path)}, processes=40)
+    environ = {"PATH": f"{tmp_path}:{os.defpath}", "XDG_RUNTIME_DIR": str(tmp_path)}
+    scope = hurried(SystemdScope(environ, processes=40))
     assert (scope.problem, scope.is_effective) == (f"{tmp_path}/systemd-run does not run: {late}", False)
 
     with socket.socket(socket.AF_UNIX) as listening:  # and starts no unit
         listening.bind(str(tmp_path / "exec.sock"))
         listening.listen()
-        assert nowhere(tmp_path).problem == f"no unit answers at {tmp_path}/exec.sock: {late}"
+        assert hurried(nowhere(tmp_path)).problem == f"no unit answers at {tmp_path}/exec.sock: {late}"
 
 
 def test_off_makes_no_box_and_tries_nothing_out(tmp_path):

@@ -15,10 +15,9 @@ import pytest
 
 from contracts.terminal_places import Place, bundled, program
 from hermes_agent.workspace.paths import PathRules
-from hermes_agent.workspace.sandbox import steering_watch
 from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from hermes_agent.workspace.sandbox.file_rules import ANYWHERE, IN_HOME, is_harmless_key, steering_reason
-from hermes_agent.workspace.sandbox.steering_watch import FRESH_NS, SteeringFiles
+from hermes_agent.workspace.sandbox.steering_watch import FRESH_NS, SteeringDirectory, SteeringFiles, read_directory
 
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
 ENV = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
@@ -412,12 +411,16 @@ def test_a_directory_of_a_large_tree_is_read_again_only_when_it_changed(
     for number in range(2_000):
         (tmp_path / str(number % 40) / str(number)).mkdir(parents=True)
     long_ago = time.time_ns() + 2 * FRESH_NS  # of what was read by then it is known whether it changed
-    monkeypatch.setattr(steering_watch.time, "time_ns", lambda: long_ago)
-    files = SteeringFiles()
-    files.baseline(str(tmp_path), mounts=True)
+    monkeypatch.setattr(time, "time_ns", lambda: long_ago)
     read: list[str] = []
-    real = steering_watch._read
-    monkeypatch.setattr(steering_watch, "_read", lambda top, path, now: read.append(path) or real(top, path, now))
+
+    def reading(top: int, path: str, now: int) -> SteeringDirectory:
+        read.append(path)
+        return read_directory(top, path, now)
+
+    files = SteeringFiles(reading)
+    files.baseline(str(tmp_path), mounts=True)
+    read.clear()
     before = files.baseline(str(tmp_path), mounts=True)
     assert before.set_aside() == [] and read == []
     (tmp_path / "7" / "new").mkdir()

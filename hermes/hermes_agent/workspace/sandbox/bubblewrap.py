@@ -176,7 +176,7 @@ class BubblewrapSandbox(Sandbox):
         if program is None:
             return "the program bwrap (package bubblewrap) is not installed"
         self._program = program
-        self._mounts.sizes = _has_sizes(program)
+        self._mounts.sizes = _has_sizes(program, self.probe_limit_s)
         if self._size != "0" and not self._mounts.sizes:
             logger.warning("`terminal.sandbox_tmp_mb` has no effect: bubblewrap before 0.7 lacks --size: %s", program)
             self._size = "0"
@@ -198,6 +198,7 @@ class BubblewrapSandbox(Sandbox):
                 "exit 0",
             ],
             name=program,
+            limit_s=self.probe_limit_s,
         )
 
     def _filtered(self) -> list[str]:
@@ -293,9 +294,9 @@ class BubblewrapSandbox(Sandbox):
                 yield from ("--ro-bind", os.devnull, file)
 
 
-def _has_sizes(program: str) -> bool:
+def _has_sizes(program: str, limit_s: float) -> bool:
     try:
-        done = run_probe([program, "--help"], os.environ)
+        done = run_probe([program, "--help"], os.environ, limit_s)
     except OSError:
         return True  # the probe reports the error
     return b"--size" in done.stdout + done.stderr

@@ -218,12 +218,15 @@ class SystemdScope(Probed):
         environ: the environment of the agent, which names the runtime directory of the manager.
         memory_mb: memory of a command; 0 for no limit.
         processes: processes of a command; 0 for no limit.
+        run: the directory of the machine's manager, that of users is in `environ`.
     """
 
-    def __init__(self, environ: Mapping[str, str], *, memory_mb: int = 0, processes: int = 0) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], *, memory_mb: int = 0, processes: int = 0, run: Path = Path("/run")
+    ) -> None:
         runtime = environ.get(RUNTIME, "")
         self._system = os.geteuid() == 0
-        self._socket = Path("/run" if self._system else runtime or "/nonexistent") / "systemd/private"
+        self._socket = (run if self._system else Path(runtime or "/nonexistent")) / "systemd/private"
         self._env = {} if self._system else {RUNTIME: runtime}
         self._path = environ.get("PATH", os.defpath)
         self._wanted = {str(value) for value in (memory_mb << 20, processes) if value}
@@ -267,7 +270,7 @@ class SystemdScope(Probed):
             return "there is no systemd-run"
         words = [*self._words(), "sh", "-c", LOOK]
         try:
-            done = run_probe(words, {"PATH": self._path, **self._env})
+            done = run_probe(words, {"PATH": self._path, **self._env}, self.probe_limit_s)
         except OSError as exc:
             return f"{words[0]} does not run: {exc}"
         self._held = set(done.stdout.decode().split())
@@ -311,12 +314,21 @@ class CommandLimits:
     Args:
         environ: the environment of the agent, as of `SystemdScope`.
         limits: the limits.
+        run: as of `SystemdScope`.
+        proc: as of `Cgroup`.
     """
 
-    def __init__(self, environ: Mapping[str, str], limits: ProcessLimits) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        limits: ProcessLimits,
+        *,
+        run: Path = Path("/run"),
+        proc: Path = Path("/proc/self"),
+    ) -> None:
         self.limits = limits
-        self._scope = SystemdScope(environ, memory_mb=limits.memory_mb, processes=limits.processes)
-        self._cgroup = Cgroup(memory_mb=limits.memory_mb, processes=limits.processes)
+        self._scope = SystemdScope(environ, memory_mb=limits.memory_mb, processes=limits.processes, run=run)
+        self._cgroup = Cgroup(memory_mb=limits.memory_mb, processes=limits.processes, proc=proc)
 
     def inside(self, argv: Sequence[str]) -> list[str]:
         """Return the program that runs `argv` in the sandbox, with limits per process if no others work.

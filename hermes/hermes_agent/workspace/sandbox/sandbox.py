@@ -33,6 +33,8 @@ An idle machine needs less than a second, an emulated or very busy one half a mi
 class Probed(abc.ABC):
     """A mechanism of the machine that is probed once, at its first use. Safe for threads."""
 
+    probe_limit_s = PROBE_LIMIT_S
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._problem: str | None = None
@@ -111,18 +113,22 @@ class Sandbox(Probed):
         return True
 
 
-def probe_sandbox(argv: Sequence[str], env: Mapping[str, str] | None = None, *, name: str = "") -> str:
+def probe_sandbox(
+    argv: Sequence[str], env: Mapping[str, str] | None = None, *, name: str = "", limit_s: float = PROBE_LIMIT_S
+) -> str:
     """Run a program without effect in a sandbox; return its error message, or "" on success."""
     name = name or argv[0]
     try:
-        done = run_probe(argv, {"PATH": os.defpath, **(env or {})})
+        done = run_probe(argv, {"PATH": os.defpath, **(env or {})}, limit_s)
     except OSError as exc:
         return f"{name} does not run: {exc}"
     message = done.stderr.decode("utf-8", "replace").strip()
     return "" if done.returncode == 0 else f"{name} says: {message or f'exit status {done.returncode}'}"
 
 
-def run_probe(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
+def run_probe(
+    argv: Sequence[str], env: Mapping[str, str], limit_s: float = PROBE_LIMIT_S
+) -> subprocess.CompletedProcess[bytes]:
     """Run a probe without input.
 
     Raises:
@@ -130,12 +136,11 @@ def run_probe(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Complet
     """
     try:
         return subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_LIMIT_S, env=env, check=False
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, env=env, check=False
         )
     except subprocess.TimeoutExpired:
         raise TimeoutError(
-            f"the probe did not end within {PROBE_LIMIT_S:g} s: it hangs, or the machine is too busy;"
-            " a restart tries again"
+            f"the probe did not end within {limit_s:g} s: it hangs, or the machine is too busy; a restart tries again"
         ) from None
 
 
@@ -233,7 +238,7 @@ class SystemdSandbox(Sandbox):
             return f"there is no socket {self._socket} (hermes-exec.socket)"
         argv, _ = self.wrap([shutil.which("sh") or "/bin/sh", "-c", _PROBE], self._work, {}, root=self._work)
         try:
-            done = run_probe(argv, {})
+            done = run_probe(argv, {}, self.probe_limit_s)
         except OSError as exc:
             return f"no unit answers at {self._socket}: {exc}"
         if done.returncode:

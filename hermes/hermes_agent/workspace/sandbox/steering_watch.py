@@ -17,7 +17,7 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -60,7 +60,7 @@ class TooManyDirectories(Exception):
     """A directory has more directories in it than can be searched."""
 
 
-class _Directory(NamedTuple):
+class SteeringDirectory(NamedTuple):
     """The state of a directory when it was read."""
 
     identity: tuple[int, int, int] | None
@@ -71,6 +71,10 @@ class _Directory(NamedTuple):
     """Path and kind of the steering entries in it."""
     sockets: tuple[str, ...] = ()
     """Paths of the Unix sockets in it."""
+
+
+DirectoryReader = Callable[[int, str, int], SteeringDirectory]
+"""Reads a directory: (open directory above, path below it, present time) to its state, as `read_directory`."""
 
 
 class SteeringState(NamedTuple):
@@ -87,9 +91,10 @@ class SteeringState(NamedTuple):
 class SteeringFiles:
     """Search for steering files that reads only changed directories again. Safe for threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: DirectoryReader | None = None) -> None:
         self._lock = threading.Lock()
         self._trees: LruDict[str, _Tree] = LruDict(MOST_ROOTS)
+        self._read = read or read_directory
 
     def baseline(self, root: str, *, mounts: bool) -> SteeringBaseline:
         """Return the baseline before a command.
@@ -103,16 +108,16 @@ class SteeringFiles:
             OSError: the directory cannot be opened.
         """
         with self._lock:
-            tree = self._trees.use(root, lambda: _Tree(root))
+            tree = self._trees.use(root, lambda: _Tree(root, self._read))
         return SteeringBaseline(root, tree.state(), tree, mounts=mounts)
 
 
 class _Tree:
     """A directory with all directories below it."""
 
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self._seen: dict[str, _Directory] = {}
+    def __init__(self, root: str, read: DirectoryReader) -> None:
+        self._root, self._read = root, read
+        self._seen: dict[str, SteeringDirectory] = {}
         self.sockets: tuple[str, ...] = ()
         """Paths of the Unix sockets at the last search."""
         self.command_paths: set[str] = set()
@@ -127,7 +132,7 @@ class _Tree:
             return state.read()
 
     def _items(self, top: int) -> dict[str, str]:
-        seen: dict[str, _Directory] = {}
+        seen: dict[str, SteeringDirectory] = {}
         items: dict[str, str] = {}
         waiting, known = [""], self._seen
         now = time.time_ns()
@@ -135,7 +140,7 @@ class _Tree:
             path = waiting.pop()
             found = known.get(path)
             if found is None or found.identity is None or found.identity != _identity(top, path):
-                found = _read(top, path, now)
+                found = self._read(top, path, now)
             seen[path] = found
             items.update(found.items)
             waiting += found.below
@@ -156,11 +161,12 @@ def _identity(top: int, path: str) -> tuple[int, int, int] | None:
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
-def _read(top: int, path: str, now: int) -> _Directory:
+def read_directory(top: int, path: str, now: int) -> SteeringDirectory:
+    """Return the state of a directory; an empty one if it cannot be read."""
     try:
         handle = open_beneath(top, path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:  # deleted, or not readable for any program of the user
-        return _Directory(None, (), ())
+        return SteeringDirectory(None, (), ())
     try:
         status = os.fstat(handle)
         with os.scandir(handle) as entries:
@@ -174,7 +180,7 @@ def _read(top: int, path: str, now: int) -> _Directory:
     below = tuple(before + name for name, is_directory in names.items() if is_directory)
     identity = (status.st_dev, status.st_ino, status.st_ctime_ns) if old else None
     kinds = _kinds(path.rpartition("/")[2], names)
-    return _Directory(
+    return SteeringDirectory(
         identity,
         below,
         tuple((before + name, kind) for name, kind in kinds),
@@ -316,7 +322,7 @@ class SteeringBaseline:
         mounted: list[str] | None = None,
     ) -> None:
         self.root, self.state, self.mounts = root, state, mounts
-        self._tree = tree or _Tree(root)
+        self._tree = tree or _Tree(root, read_directory)
         self.mounted = self._to_mount() if mounted is None else mounted
         self.sockets = self._tree.sockets
         self.approved: dict[str, str] = {}

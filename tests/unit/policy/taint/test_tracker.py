@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 import threading
 import urllib.parse
 from collections.abc import Iterator
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publicsuffixlist import PublicSuffixList
 
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.untrusted import mark_untrusted
@@ -97,17 +97,18 @@ def test_before_a_stranger_spoke_nobody_is_asked(house: TaintHouse) -> None:
 def test_the_list_of_public_suffixes_is_read_after_a_strangers_text(
     house: TaintHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = []
-    monkeypatch.setattr(
-        taint_addresses, "_suffixes", lambda: read.append(1) or PublicSuffixList(accept_encoded_idn=False)
-    )
+    def is_read() -> bool:
+        return "publicsuffixlist" in sys.modules
+
+    monkeypatch.delitem(sys.modules, "publicsuffixlist", raising=False)
+    taint_addresses._suffixes.cache_clear()
     house.provenance.add_user_text("s", "And look at www.own.example/x.html, notes.md and own.host, please")
     house.call("send", **EVIL)
     house.call("write", path="a.txt", content="See https://a.other.example/")
-    assert not read
+    assert not is_read()
     house.call("web")
     house.call("send", **EVIL)
-    assert read
+    assert is_read()
 
 
 def test_nobody_there_means_no_with_the_reason(house: TaintHouse) -> None:
