@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 import threading
@@ -365,3 +366,25 @@ def test_a_folder_of_the_home_that_cannot_be_made_does_not_stop_a_load(tmp_path:
         enable(host, "a", "b")
         host.host.plugins.discover_and_load(force=True)
         assert host.host.plugins.find("b").status == "enabled"
+
+
+def test_a_place_on_sys_path_that_cannot_be_read_does_not_end_later_imports(tmp_path: Path) -> None:
+    """As of a plugin that replaces its own folder by a link to itself."""
+    code = """
+import os
+import sys
+
+loop, absent = (os.path.join(os.environ["HERMES_HOME"], name) for name in ("loop", "absent"))
+sys.path[:0] = [loop, absent]
+os.symlink(loop, loop)
+
+def register(ctx):
+    pass
+"""
+    with plugin_host(plugin(tmp_path / "p", code)) as host:
+        sys.modules.pop("colorsys", None)
+        assert importlib.import_module("colorsys").rgb_to_hsv(0, 0, 0) == (0.0, 0.0, 0)
+        assert host.module.loop not in sys.path
+        assert host.module.absent in sys.path
+        [line] = warnings(host, "put ")
+        assert host.module.loop in line

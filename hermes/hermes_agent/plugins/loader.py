@@ -180,9 +180,10 @@ def load_within(
 def transaction(ground: HostServices, manifest: PluginManifest) -> Iterator[None]:
     """Undo every registration, and every import of the plugin's own modules, if the block raises.
 
-    Otherwise attribute the plugin's loggers to the plugin from then on.
+    Otherwise attribute the plugin's loggers to the plugin from then on. Either way no place that ends imports stays on
+    `sys.path`.
     """
-    root = _root_module(manifest)
+    root, places = _root_module(manifest), set(sys.path)
     before = set(sys.modules)
     refusals = len(ground.tools.refusals)
     state = ground.stores.snapshot()
@@ -195,7 +196,24 @@ def transaction(ground: HostServices, manifest: PluginManifest) -> Iterator[None
             if name == root or name.startswith(f"{root}."):
                 del sys.modules[name]
         raise
+    finally:
+        _drop_unreadable(manifest.key, places)
     attribute_loggers(root, manifest.key)
+
+
+def _drop_unreadable(key: str, before: set[str]) -> None:
+    """Remove places that a plugin added to `sys.path` and that cannot be listed, such as a link to itself.
+
+    Python passes over a place that is missing or closed. Any other error ends each later import in this process.
+    """
+    for place in [place for place in sys.path if place not in before]:
+        try:
+            os.scandir(place or ".").close()
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue
+        except (OSError, ValueError) as exc:
+            sys.path.remove(place)
+            logger.warning("Plugin '%s' put %s on sys.path: it cannot be read (%s), so it was removed", key, place, exc)
 
 
 def check_outcome(record: LoadedPlugin) -> None:
