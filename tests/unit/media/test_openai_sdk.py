@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import subprocess
@@ -11,25 +12,24 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from peers.install import NotInstalled, openai_sdk
 
 SCRIPT = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 from hermes_agent.core.errors import UserError
 from hermes_agent.system.installation import bundled_plugin
 
-address, key, folder, *without = sys.argv[1:]
+folder, uses, *without = sys.argv[1:]
 speech = bundled_plugin("speech", "openai").PROVIDERS
 assert "openai" not in sys.modules  # imported at first use
-settings, said = {"base_url": address, "api_key": key}, {}
 
 
-def note(name, call):
+def note(said, name, call):
     try:
         said[name] = call()
     except UserError as error:
@@ -40,14 +40,20 @@ def secret(name):
     return ""
 
 
-sound = str(Path(folder) / "sound.mp3")
+def use(address, key, sound):
+    os.environ |= {"OPENAI_IMAGE_URL": address, "OPENAI_API_KEY": key}
+    settings, said = {"base_url": address, "api_key": key}, {}
+    note(said, "spoken", lambda: speech["tts"](settings, secret).synthesize("Hello.", sound, speed=1.5))
+    note(said, "heard", lambda: speech["stt"]({**settings, "language": "en"}, secret).transcribe(sound))
+    images = bundled_plugin("image_gen", "openai").OpenAiImages()
+    note(said, "drawn", lambda: images.generate("a dot", "square"))
+    return said
+
+
 if without:
     sys.modules["openai"] = None  # as if it were not installed
-    Path(sound).write_bytes(b"sound")
-note("spoken", lambda: speech["tts"](settings, secret).synthesize("Hello.", sound, speed=1.5))
-note("heard", lambda: speech["stt"]({**settings, "language": "en"}, secret).transcribe(sound))
-images = bundled_plugin("image_gen", "openai").OpenAiImages()
-note("drawn", lambda: images.generate("a dot", "square"))
+    (Path(folder) / "0.mp3").write_bytes(b"sound")
+said = [use(*one, str(Path(folder) / f"{number}.mp3")) for number, one in enumerate(json.loads(uses))]
 major = 0
 if not without:
     import openai
@@ -88,10 +94,10 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *args: Any) -> None: ...
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
+@contextlib.contextmanager
+def serving(answers: dict[str, bytes]) -> Iterator[Server]:
     made = Server(("127.0.0.1", 0), Handler)
-    made.asked, made.answers = [], dict(ANSWERS)
+    made.asked, made.answers = [], answers
     thread = threading.Thread(target=made.serve_forever, args=(0.01,))
     thread.start()
     yield made
@@ -100,30 +106,31 @@ def server() -> Iterator[Server]:
     made.server_close()
 
 
-@pytest.fixture(params=["locked", "another"])
-def sdk(request: pytest.FixtureRequest) -> str:
-    """`PYTHONPATH` of a major version of the SDK."""
-    if request.param == "locked":
-        return ""
-    try:
-        return str(openai_sdk())
-    except NotInstalled as exc:
-        pytest.skip(str(exc))
+class SdkUse(NamedTuple):
+    """A server and the key it was used with; what the calls returned."""
+
+    server: Server
+    key: str
+    said: dict[str, Any]
 
 
-def use(server: Server, sdk: str, home: Path, key: str, *, without_sdk: bool = False) -> dict[str, Any]:
+def use(sdk: str, home: Path, *uses: tuple[Server, str], without_sdk: bool = False) -> list[SdkUse]:
+    """Use each server with a key, all in one process: the SDK takes seconds to import.
+
+    Args:
+        sdk: `PYTHONPATH` of a major version of the SDK, or "" for the locked one.
+    """
     environ = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
         "HERMES_HOME": str(home),
         "PYTHONPATH": os.pathsep.join(filter(None, (sdk, *sys.path))),
-        "OPENAI_IMAGE_URL": server.address,
-        "OPENAI_API_KEY": key,
         "OPENAI_ORG_ID": "org-of-another-program",
         "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
     }
+    given = json.dumps([(server.address, key) for server, key in uses])
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, server.address, key, str(home), *(["without"] if without_sdk else [])],
+        [sys.executable, "-c", SCRIPT, str(home), given, *(["without"] if without_sdk else [])],
         env=environ,
         capture_output=True,
         text=True,
@@ -133,12 +140,26 @@ def use(server: Server, sdk: str, home: Path, key: str, *, without_sdk: bool = F
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     assert without_sdk or (found["major"] == 2) is not bool(sdk)
-    return found["said"]  # type: ignore[no-any-return]
+    return [SdkUse(server, key, said) for (server, key), said in zip(uses, found["said"], strict=True)]
 
 
-@pytest.mark.parametrize("key", ["sk-test", ""])
-def test_each_major_of_the_sdk_sends_the_same_requests(server: Server, sdk: str, tmp_path: Path, key: str) -> None:
-    said = use(server, sdk, tmp_path, key)
+@pytest.fixture(scope="module", params=["locked", "another"])
+def used(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[SdkUse]]:
+    """A server with a key, one without, and one that fails, each used with a major version of the SDK."""
+    sdk = ""
+    if request.param == "another":
+        try:
+            sdk = str(openai_sdk())
+        except NotInstalled as exc:
+            pytest.skip(str(exc))
+    speaks_only = {"/v1/audio/speech": b"sound"}
+    with serving(ANSWERS) as keyed, serving(ANSWERS) as keyless, serving(speaks_only) as broken:
+        yield use(sdk, tmp_path_factory.mktemp("home"), (keyed, "sk-test"), (keyless, ""), (broken, "sk-test"))
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["with a key", "without"])
+def test_each_major_of_the_sdk_sends_the_same_requests(used: list[SdkUse], number: int) -> None:
+    server, key, said = used[number]
     assert Path(said["spoken"]).read_bytes() == b"sound"
     assert said["heard"] == {"success": True, "transcript": "Hello.", "provider": "openai"}
     assert Path(said["drawn"]["image"]).read_bytes() == base64.b64decode(IMAGE)
@@ -158,19 +179,17 @@ def test_each_major_of_the_sdk_sends_the_same_requests(server: Server, sdk: str,
         assert "openai-organization" not in headers
 
 
-def test_without_the_sdk_each_call_names_the_extra_and_the_command_that_installs_it(
-    server: Server, tmp_path: Path
-) -> None:
-    said = use(server, "", tmp_path, "sk-test", without_sdk=True)
+def test_without_the_sdk_each_call_names_the_extra_and_the_command_that_installs_it(tmp_path: Path) -> None:
+    with serving(ANSWERS) as given:
+        [(server, _, said)] = use("", tmp_path, (given, "sk-test"), without_sdk=True)
     expected = "the package openai is not installed: the extra `openai` has it, `"
     for text in (said["spoken"], said["heard"], said["drawn"]["error"]):
         assert text.startswith(expected) and "[openai]" in text
     assert server.asked == []
 
 
-def test_each_major_of_the_sdk_fails_with_the_words_of_the_server(server: Server, sdk: str, tmp_path: Path) -> None:
-    server.answers = {"/v1/audio/speech": b"sound"}
-    said = use(server, sdk, tmp_path, "sk-test")
+def test_each_major_of_the_sdk_fails_with_the_words_of_the_server(used: list[SdkUse]) -> None:
+    server, _, said = used[2]
     assert said["heard"] == f"{server.address} answered 500: broken"
     assert said["drawn"]["error"] == f"{server.address} answered 500: broken"
     assert len(server.asked) == 3  # a failed call is not repeated
