@@ -57,7 +57,7 @@ class UnknownCommand:
         return f"There is no command {sign}{self.name}.{hint} {sign}help lists them."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class CommandRouter:
     """Resolves and runs the command lines of a host.
 

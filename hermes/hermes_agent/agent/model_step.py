@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 KIND = "llm_execution"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class MiddlewareStream:
     """A model request inside `llm_execution` middleware.
 
@@ -151,7 +151,7 @@ STREAM = ("on_stream_start", "on_stream_delta", "on_stream_end")
 HOOKS = ("pre_api_request", "post_api_request", "api_request_error", *STREAM)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ModelStep:
     """One request of a turn.
 

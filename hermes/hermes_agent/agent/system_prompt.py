@@ -312,7 +312,7 @@ def platform_hint(platform: str, declared: str, setting: Any) -> str:
     return "\n".join(part.strip() for part in (hint, str(more.get("append") or "")) if part.strip())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class SystemPromptBuilder:
     """Makes system prompts, in a worker: it reads files and calls check functions of plugins.
 

@@ -79,7 +79,7 @@ class SubagentRunner(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class DelegateTask:
     """The handler of `delegate_task`."""
 

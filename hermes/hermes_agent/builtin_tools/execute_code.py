@@ -82,7 +82,7 @@ def {name}(*positional, **arguments):
 '''
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ExecuteCode:
     """The handler of `execute_code`.
 
@@ -197,7 +197,7 @@ def _write_file(directory: int, name: str, text: str, mode: int) -> None:
         file.write(text)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _ToolSocket:
     """The socket over which a script calls tools. Used on the core loop."""
 

@@ -116,7 +116,7 @@ CLARIFY_SCHEMA = tool_schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Clarify:
     """The handler of `clarify`. `timeout_s`: longest wait for the answer (`agent.clarify_timeout`)."""
 

@@ -50,7 +50,7 @@ Choose = Callable[[bool], SelectedProvider[WebSearchProvider]]
 """Returns the provider that searches, or with True the one that reads pages."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class WebSearch:
     """The handler of `web_search`. The provider runs in the thread of the call."""
 
@@ -83,7 +83,7 @@ class WebSearch:
         return provider is not None and is_provider_available(provider)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class WebExtract:
     """The handler of `web_extract`: the provider of the config, or the built-in reader.
 

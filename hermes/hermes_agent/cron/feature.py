@@ -48,7 +48,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class CronJobTool:
     """The handler of `cronjob`.
 

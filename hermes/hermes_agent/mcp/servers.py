@@ -16,7 +16,6 @@ from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.core.registry import Owner, registration_context
-from hermes_agent.mcp import sdk
 from hermes_agent.mcp.settings import McpServerSettings, servers_of
 from hermes_agent.policy.network import HostTables
 from hermes_agent.runtime.bridge import Bridge
@@ -114,6 +113,8 @@ class McpServers:
             self._is_requested = True
             if self._first is not None or self._closed or not self._selected():
                 return
+            from hermes_agent.mcp import sdk  # here and below: needed only with servers
+
             if not sdk.is_installed():
                 if not self._missing:
                     self._missing = True
@@ -210,6 +211,8 @@ class McpServers:
 
     def status(self) -> list[McpServerStatus]:
         """Return the state of each server of the config, ordered by name."""
+        from hermes_agent.mcp import sdk
+
         found = []
         for name, settings in sorted(self.settings.items()):
             connection = self._connections.get(name)

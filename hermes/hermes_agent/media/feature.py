@@ -55,7 +55,7 @@ SPEECH = tool_schema(
 _PICTURES = ("image_url", "reference_image_urls")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _MediaTools:
     """The handlers of the tools."""
 

@@ -82,7 +82,7 @@ def no_answers(hook: str, /, **keywords: Any) -> tuple[HookResult, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class MediaService:
     """Images, videos, text to speech and speech to text. Used in workers.
 
@@ -115,11 +115,11 @@ class MediaService:
 
     def select_speech(self) -> SelectedProvider[TTSProvider]:
         """Return the provider for text to speech."""
-        from hermes_agent.media.speech import SpeechProgram  # few processes use speech, and none at its start
+        return self._builtin_speech("tts", _speech_program) or choose_tts(self.providers("tts"), self.values())
 
-        return self._builtin_speech("tts", SpeechProgram) or choose_tts(self.providers("tts"), self.values())
-
-    def _builtin_speech(self, kind: str, program: type[Any], *, command: str = "") -> SelectedProvider[Any] | None:
+    def _builtin_speech(
+        self, kind: str, program: Callable[..., Any], *, command: str = ""
+    ) -> SelectedProvider[Any] | None:
         """Return the bundled provider or the program of the config, or None for a provider of a plugin.
 
         Args:
@@ -220,9 +220,7 @@ class MediaService:
 
     def select_transcription(self) -> SelectedProvider[TranscriptionProvider]:
         """Return the provider for transcription."""
-        from hermes_agent.media.speech import TranscriptionProgram
-
-        own = self._builtin_speech("stt", TranscriptionProgram, command=os.environ.get(LOCAL_TRANSCRIPTION, ""))
+        own = self._builtin_speech("stt", _transcription_program, command=os.environ.get(LOCAL_TRANSCRIPTION, ""))
         return own or choose_transcription(self.providers("transcription"), self.values())
 
     def transcribe(self, file_path: str, model: str | None = None, source: str = "") -> dict[str, Any]:
@@ -334,6 +332,18 @@ class MediaService:
         if kind is None:
             raise ValueError(f"{image} is no picture")
         return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(data).decode()}"}}
+
+
+def _speech_program(*args: Any) -> TTSProvider:
+    from hermes_agent.media.speech import SpeechProgram  # few processes speak with a program
+
+    return SpeechProgram(*args)
+
+
+def _transcription_program(*args: Any) -> TranscriptionProvider:
+    from hermes_agent.media.speech import TranscriptionProgram  # as above
+
+    return TranscriptionProgram(*args)
 
 
 def _move_file(file: Path, target: Path) -> Path:

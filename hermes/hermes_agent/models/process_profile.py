@@ -86,10 +86,8 @@ class ProcessProfile(ClientProfile):
         return f"Install `{self._command}`" + (f", or set {names} to its path." if names else ".")
 
 
-def as_client_profile(profile: ProviderProfile) -> ProviderProfile:
-    """Return the profile of a program as one that brings its client; any other profile unchanged."""
-    if not profile.process_command or isinstance(profile, ClientProfile):
-        return profile
+def profile_of_program(profile: ProviderProfile) -> ProcessProfile:
+    """Return a profile with `process_command` as one that brings its client."""
     values: dict[str, Any] = {each.name: getattr(profile, each.name) for each in fields(ProviderProfile)}
     values["needs_key"] = False
     values["description"] = profile.description or f"a program of this machine, `{profile.process_command}`"

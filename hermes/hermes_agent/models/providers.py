@@ -31,7 +31,6 @@ from hermes_agent.core.text import shorten
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import LoginStore
 from hermes_agent.models.bundled import BUNDLED_ORDER, bundled_profile
-from hermes_agent.models.process_profile import as_client_profile
 
 CUSTOM = "custom"
 """The provider for any other server, at `model.base_url`."""
@@ -99,9 +98,18 @@ def _at_start(name: str) -> str:
     return f"T{name[1:]}" if name.startswith("the ") else name
 
 
+def _with_client(profile: ProviderProfile) -> ProviderProfile:
+    """Return the profile of a program as one that brings its client; any other profile unchanged."""
+    if not profile.process_command or isinstance(profile, ClientProfile):
+        return profile
+    from hermes_agent.models.process_profile import profile_of_program  # few providers are programs
+
+    return profile_of_program(profile)
+
+
 def provider_from_profile(profile: ProviderProfile) -> ModelProvider:
     """Return the provider of a profile; that of a program brings its own client."""
-    profile = as_client_profile(profile)
+    profile = _with_client(profile)
     provider = ModelProvider(
         profile,
         profile.base_url.rstrip("/"),
@@ -346,7 +354,7 @@ class ProviderCatalog(StoreGroup):
 
     def client_profiles(self) -> list[ClientProfile]:
         """Return the profiles that bring their own client, in the order of `profiles`."""
-        found = map(as_client_profile, self.profiles())
+        found = map(_with_client, self.profiles())
         return [profile for profile in found if isinstance(profile, ClientProfile)]
 
     def names(self) -> list[str]:

@@ -233,7 +233,7 @@ def _settings(value: Any) -> dict[str, Any]:
     return {**texts, "max_tokens": given.get("max_tokens") or None}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _KnownProviders:
     """Providers of the catalog, with the changes and additions of `providers` in the config."""
 

@@ -169,7 +169,7 @@ OUTPUT_CHARS = 4_000
 _COMMAND = re.compile(r"!`([^`\n]+)`")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class SkillTextRules:
     """Substitution of variables and commands in the text of a skill, by the settings under `skills`.
 

@@ -28,8 +28,7 @@ def trusted_certificates_later() -> ssl.SSLContext:
     with defaults_read_later():
         context = ssl.create_default_context()
     assert isinstance(context, DeferredContext)
-    file, folder = _places()
-    context.read = lambda: context.load_verify_locations(file, folder)
+    context.read = lambda: context.load_verify_locations(*_places())
     return context
 
 

@@ -169,7 +169,7 @@ def status_of(result: str) -> tuple[ToolStatus, str, str]:
     return "ok", "", ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ResultStore:
     """Keeps the full text of results that are too long for the model.
 

@@ -50,7 +50,7 @@ class RepositoryTooLarge(GitError):
     """A folder has too much content for a checkpoint; another attempt does not help."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Git:
     """Git commands on one repository with its work tree, for one operation."""
 

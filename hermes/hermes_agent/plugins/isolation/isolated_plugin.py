@@ -40,7 +40,8 @@ from hermes_agent.plugins.plugin_data import FOLDER, state_namespace
 from hermes_agent.policy.network import HostTables
 from hermes_agent.system.processes import tool_environment
 from hermes_agent.system.unit_network import connect_broker
-from hermes_agent.workspace.egress.networks import UNIT_PROXY, Networks
+from hermes_agent.workspace.egress.networks import Networks
+from hermes_agent.workspace.egress.units import UNIT_PROXY
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox.file_rules import SYSTEM, is_inside
 from hermes_agent.workspace.sandbox.limits import CommandLimits, ProcessLimits

@@ -10,7 +10,7 @@ import functools
 import re
 import shlex
 from collections.abc import Iterator
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.policy.shell.paths import is_credential, is_home, is_system_directory, is_vital
@@ -116,7 +116,7 @@ class _Language(NamedTuple):
 def table() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return `languages.txt`: the words of each kind by language."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
-    for line in (files("hermes_agent.policy.shell") / "languages.txt").read_text("utf-8").splitlines():
+    for line in Path(__file__).with_name("languages.txt").read_text("utf-8").splitlines():
         names, separator, rest = line.partition(" | ")
         if not separator or line.startswith("#"):
             continue

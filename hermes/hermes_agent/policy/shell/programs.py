@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.policy.shell.paths import is_temporary, resolve_place
@@ -98,7 +98,7 @@ class Arguments(NamedTuple):
 def _lines() -> dict[str, list[str]]:
     """Return the rows of each name as text; they are parsed on demand."""
     found: dict[str, list[str]] = {}
-    for line in (files("hermes_agent.policy.shell") / "programs.txt").read_text("utf-8").splitlines():
+    for line in Path(__file__).with_name("programs.txt").read_text("utf-8").splitlines():
         names, separator, effects = line.partition(" | ")
         if separator and not line.startswith("#"):
             for name in names.split():
@@ -268,7 +268,7 @@ _TARGET = re.compile(r"^\w+-(?:\w+-)*(?:gnu\w*|eabi\w*|elf|musl\w*|mingw32|none)
 def _table() -> dict[str, tuple[str, ...]]:
     """Return the known programs, each with its known words; () allows any words."""
     found: dict[str, tuple[str, ...]] = {}
-    for line in (files("hermes_agent.policy.shell") / "known.txt").read_text("utf-8").splitlines():
+    for line in Path(__file__).with_name("known.txt").read_text("utf-8").splitlines():
         if not line.startswith("#"):
             names, _, words = line.partition(" | ")
             found |= dict.fromkeys(names.split(), tuple(words.split()))

@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 UNKNOWN = "\N{OBJECT REPLACEMENT CHARACTER}"
@@ -32,7 +32,7 @@ SENDS, UNLISTED = "sends", "unlisted"
 @functools.cache
 def word_list(name: str) -> tuple[str, ...]:
     """Return a list of words in `words.txt`."""
-    lines = (files("hermes_agent.policy.shell") / "words.txt").read_text("utf-8").splitlines()
+    lines = Path(__file__).with_name("words.txt").read_text("utf-8").splitlines()
     rows = (line.partition(" | ") for line in lines)
     return tuple(word for key, _, words in rows if key == name for word in words.split())
 

@@ -17,6 +17,7 @@ import re
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.policy.network import InvalidHost, format_entry, is_address, log_connection, parse_host
@@ -219,6 +220,14 @@ class BrokerLimits(NamedTuple):
 
 LIMITS = BrokerLimits()
 """The limits of each broker where the caller names none."""
+PROXY_URL = f"http://{FAKE[0]}:80"
+PROXY = {
+    **dict.fromkeys(("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"), PROXY_URL),
+    **dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1"),
+}
+"""Environment variables that name the broker as proxy."""
+RESOLVER = str(Path(__file__).with_name("resolv.txt"))
+"""The file that commands see as `/etc/resolv.conf`."""
 
 
 class Broker:

@@ -25,15 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hermes_agent.policy.network import HostTables, Mode
-from hermes_agent.system.unit_network import PORT
-from hermes_agent.workspace.egress.broker import LIMITS, Broker, BrokerLimits
 from hermes_agent.workspace.egress.destinations import ConnectionPolicy, NetworkCall
-from hermes_agent.workspace.egress.namespace_process import FAKE, PORTS
-from hermes_agent.workspace.egress.units import NetworkUnits
+from hermes_agent.workspace.egress.namespace_process import PORTS
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.bridge import Bridge
     from hermes_agent.runtime.loops import LoopThread
+    from hermes_agent.workspace.egress.broker import Broker, BrokerLimits
+    from hermes_agent.workspace.egress.units import NetworkUnits
 
 
 logger = logging.getLogger(__name__)
@@ -139,23 +138,13 @@ MOST_NETWORKS = 64
 RETRY_S = 60.0
 """Seconds after a failure in which no network is made."""
 CLOSE_S = 5.0
-_BROKER = f"http://{FAKE[0]}:80"
 _HOW = "through a proxy (`http_proxy`) or at ports 22, 80, 443 and those that the operator lists"
-PROXY = {
-    **dict.fromkeys(("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"), _BROKER),
-    **dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1"),
-}
-"""Environment variables that name the broker as proxy."""
 _DESCRIPTIONS = {
     "off": "there is no network",
     "hosts": f"of the network, hosts that the operator lists alone are reached, {_HOW}",
     "ask": f"the user is asked about each host of the network that the operator does not list, {_HOW}",
     "on": f"public hosts of the network are reached, {_HOW}",
 }
-UNIT_PROXY = {**PROXY, **{name: f"http://127.0.0.1:{PORT}" for name, value in PROXY.items() if value == _BROKER}}
-"""The variables of `PROXY` for a systemd unit."""
-RESOLVER = str(Path(__file__).with_name("resolv.txt"))
-"""The file that commands see as `/etc/resolv.conf`."""
 
 
 @dataclass(eq=False)
@@ -183,7 +172,7 @@ class Networks:
         tables: the table of hosts.
         bridge: through which users are asked.
         path: the PATH for programs.
-        limits: what the commands of each network may use.
+        limits: what the commands of each network may use; None for the usual limits.
         most: most open networks; the least recently used one is closed.
     """
 
@@ -194,7 +183,7 @@ class Networks:
         bridge: Bridge,
         *,
         path: str | None = None,
-        limits: BrokerLimits = LIMITS,
+        limits: BrokerLimits | None = None,
         most: int = MOST_NETWORKS,
     ) -> None:
         self.mode, self.limits, self.most = mode, limits, most
@@ -273,6 +262,8 @@ class Networks:
 
     def units_socket(self) -> str:
         """Return the socket at which systemd units join their session; empty when there is none."""
+        from hermes_agent.workspace.egress.units import NetworkUnits  # for the first command
+
         with self._lock:
             if self._units is None:
                 self._units = NetworkUnits(None if self.mode == "off" else self._policy, self._work_of)
@@ -321,10 +312,13 @@ class Networks:
             network.works = self._begun[key]
             network.last = network.works[-1]
         if self.mode != "off":
+            from hermes_agent.workspace.egress.broker import LIMITS, Broker  # for the first command
+
             loop = self._running_loop()
             space = network.namespace
+            limits = self.limits or LIMITS
             network.broker = Broker(
-                space.listening, space.names, self._policy, network.work, space.listen, limits=self.limits
+                space.listening, space.names, self._policy, network.work, space.listen, limits=limits
             )
             try:
                 loop.run(network.broker.open(), timeout_s=CLOSE_S)

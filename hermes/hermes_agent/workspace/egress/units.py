@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.system.unit_network import MOST_PORTS, PACKET, HostPort, is_listening, reset_connection
-from hermes_agent.workspace.egress.broker import Broker, RateLimit
+from hermes_agent.system.unit_network import MOST_PORTS, PACKET, PORT, HostPort, is_listening, reset_connection
+from hermes_agent.workspace.egress.broker import PROXY, PROXY_URL, Broker, RateLimit
 from hermes_agent.workspace.egress.destinations import ConnectionPolicy, NetworkCall
 
 logger = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ ANSWER_S = 1.0
 """Seconds that a command waits for the reports of the other units of its session."""
 MOST_MESSAGES = 200
 """Most messages of one unit per second; further ones wait."""
+UNIT_PROXY = {**PROXY, **{name: f"http://127.0.0.1:{PORT}" for name, value in PROXY.items() if value == PROXY_URL}}
+"""The variables of `PROXY` for a systemd unit."""
 
 
 @dataclass(eq=False)

@@ -21,14 +21,16 @@ import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hermes_agent.system.files import PRIVATE, write_atomic
-from hermes_agent.workspace.egress.networks import PROXY, RESOLVER, Networks
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox.file_rules import is_inside, is_of_home, steering_reason
 from hermes_agent.workspace.sandbox.mounts import Mounts, find_outer_sockets
 from hermes_agent.workspace.sandbox.sandbox import Sandbox, probe_sandbox, run_probe
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.egress.networks import Networks
 
 FAMILIES = (int(socket.AF_UNIX), int(socket.AF_INET), int(socket.AF_INET6), int(socket.AF_NETLINK))
 
@@ -168,6 +170,8 @@ class BubblewrapSandbox(Sandbox):
             *(["--share-net"] if joined else []),
         ]
         if way_out:
+            from hermes_agent.workspace.egress.broker import PROXY  # for the first command with a network
+
             given |= PROXY
         return [*words, "--chdir", cwd, "--", *argv], given
 
@@ -321,6 +325,8 @@ def _repository(git: Path) -> Iterator[str]:
 
 def _resolver() -> Iterator[str]:
     """Yield options that send DNS queries to the broker; resolv.conf may be a link into the empty `/run`."""
+    from hermes_agent.workspace.egress.broker import RESOLVER  # as above
+
     target = os.path.realpath("/etc/resolv.conf")
     if target.startswith("/run/") or Path(target).exists():
         yield from ("--ro-bind", RESOLVER, target)

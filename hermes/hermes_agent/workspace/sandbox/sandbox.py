@@ -17,12 +17,13 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import hermes_agent
-from hermes_agent.system.exec_unit import START
-from hermes_agent.workspace.egress.networks import UNIT_PROXY, Networks
 from hermes_agent.workspace.sandbox.file_rules import is_inside
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.egress.networks import Networks
 
 PROBE_LIMIT_S = 120.0
 """Time limit of a probe in seconds. A probe runs once; after a failure the sandbox is not used until the next start.
@@ -271,6 +272,9 @@ class SystemdSandbox(Sandbox):
         sockets: Sequence[str] = (),
         work_dir: str = "",
     ) -> tuple[list[str], dict[str, str]]:
+        from hermes_agent.system.exec_unit import START  # here and below: for a machine with such units
+        from hermes_agent.workspace.egress.units import UNIT_PROXY
+
         source = str(Path(hermes_agent.__file__).parents[1])
         inside, broker, way = dict(env), "-", "-"
         if network and self._alone and self._networks is not None and (path := self._networks.units_socket()):
