@@ -6,10 +6,11 @@ import ast
 import functools
 import importlib
 import io
+import keyword
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,9 +155,9 @@ def messages(tree: ast.Module) -> Iterator[Prose]:
                 yield Prose(part.lineno, "message", part.value)
 
 
-def comments(source: str) -> Iterator[Prose]:
+def comments(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[Prose]:
     """Return the comments of a module."""
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokens:
         if token.type == tokenize.COMMENT:
             yield Prose(token.start[0], "comment", token.string.lstrip("# "))
 
@@ -168,17 +169,25 @@ def identifiers() -> frozenset[str]:
     for path in [*SOURCE.rglob("*.py"), *(ROOT / "plugins").rglob("*.py")]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         docs = {(text.line, text.text) for text in documented(tree)}
-        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
-            if token.type == tokenize.NAME:
-                words.add(token.string)
         for node in ast.walk(tree):
             match node:
-                case ast.Constant(value=str(text)) if (node.lineno, text.strip()) not in docs:
-                    words.update(re.findall(r"\w+", text))
+                case ast.Constant(value=str(text)):
+                    if (node.lineno, text.strip()) not in docs:
+                        words.update(re.findall(r"\w+", text))
+                case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                    words.add(name)
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                    words.add(name)
+                case ast.alias(name=name, asname=other):
+                    words.update((*name.split("."), *([other] if other else [])))
+                case ast.ImportFrom(module=str(name)):
+                    words.update(name.split("."))
+                case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.ExceptHandler(name=str(name)):
+                    words.add(name)
     for path in SOURCE.rglob("*"):
         if path.suffix in {".txt", ".json", ".toml", ".sql", ".md"}:
             words.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
-    words |= {part for module in MODULES for part in module.split(".")} | sys.stdlib_module_names
+    words |= {part for module in MODULES for part in module.split(".")} | sys.stdlib_module_names | {*keyword.kwlist}
     return frozenset(words)
 
 
@@ -225,9 +234,9 @@ def _in_library(parts: list[str]) -> bool:
 
 def problems(source: str) -> list[str]:
     """Return what breaks the rules in a module, with its lines."""
-    tree = ast.parse(source)
+    tree, tokens = ast.parse(source), list(tokenize.generate_tokens(io.StringIO(source).readline))
     found: list[tuple[int, str]] = []
-    for line, kind, text in [*documented(tree), *comments(source), *messages(tree)]:
+    for line, kind, text in [*documented(tree), *comments(tokens), *messages(tree)]:
         if kind == "docstring":
             first = text.split("\n", 1)[0]
             if len(first) > LONGEST_FIRST_LINE:
@@ -238,7 +247,7 @@ def problems(source: str) -> list[str]:
         found += [(line, f"word {word!r} in: {text[:60]}") for word in FORBIDDEN.findall(bare)]
         if kind != "message":
             found += [(line, f"`{name}` does not exist") for name in TICKS.findall(text) if not exists(name)]
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokens:
         if token.type == tokenize.NAME and NAMES & set(token.string.lower().split("_")):
             found.append((token.start[0], f"identifier {token.string}"))
     return [f"{line}: {text}" for line, text in sorted(set(found))]

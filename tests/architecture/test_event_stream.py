@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,12 +23,16 @@ STREAMS = frozenset({"turn", "turn_once", "resume_turn"})
 """Methods of a conversation that return the stream."""
 
 
+NAMING = re.compile(rf"\b(?:{'|'.join(EVENTS)})\b|\.(?:{'|'.join(STREAMS)})\(")
+"""In each file that makes, reads or asks for events; the others need no parsing."""
+
+
 def files() -> Iterator[tuple[str, ast.Module]]:
     bundled = ROOT / "plugins"
     for base in (SOURCE, bundled):
         for path in sorted(base.rglob("*.py")):
-            if "_bundled" not in path.relative_to(base).parts:
-                yield str(path.relative_to(base)), ast.parse(path.read_text(encoding="utf-8"))
+            if "_bundled" not in path.relative_to(base).parts and NAMING.search(text := path.read_text("utf-8")):
+                yield str(path.relative_to(base)), ast.parse(text)
 
 
 def readers(tree: ast.Module) -> Iterator[str]:

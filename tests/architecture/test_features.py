@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -78,16 +79,24 @@ def test_every_module_that_is_named_feature_is_in_the_table_once() -> None:
     assert len(set(feature_modules())) == len(feature_modules())
 
 
-def registrations(path: Path) -> set[str]:
+def parsed(*words: str) -> Iterator[tuple[Path, ast.Module]]:
+    """Yield each file of the package in which one of the words stands, and its tree."""
+    for path in ROOT.rglob("*.py"):
+        text = path.read_text("utf-8")
+        if any(word in text for word in words):
+            yield path, ast.parse(text)
+
+
+def registrations(tree: ast.Module) -> set[str]:
     """Return the stores that a file registers something in: `tools.register(…)`, `self._table.register(…)`."""
-    calls = [node.func for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     stores = [ast.unparse(call.value) for call in calls if isinstance(call, ast.Attribute) and call.attr == "register"]
     words = {"commands", "registry", "table", "tools"}
     return {store for store in stores if store.split(".")[-1].lstrip("_") in words}
 
 
 def test_tools_and_commands_are_registered_through_the_context() -> None:
-    found = {str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py") if registrations(path)}
+    found = {str(path.relative_to(ROOT)) for path, tree in parsed(".register(") if registrations(tree)}
     served = {name for name in found if name.startswith(("compat/", "testing/"))}
     assert found - served == DOORS | OF_OTHERS
 
@@ -95,8 +104,8 @@ def test_tools_and_commands_are_registered_through_the_context() -> None:
 def test_a_front_end_declares_no_command_and_binds_handlers_to_all_that_are_declared_for_it(tmp_path: Path) -> None:
     """`CommandTable.bind` refuses a name without a declaration, and a declaration without a handler."""
     declaring, binding = set(), {}
-    for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path, tree in parsed("register_slash_command(", ".bind("):
+        for node in ast.walk(tree):
             match node:
                 case ast.Call(func=ast.Attribute(attr="register_slash_command")):
                     declaring.add(path.relative_to(ROOT).parts[0])
@@ -178,8 +187,8 @@ def test_reports_on_plugins_are_made_in_one_place() -> None:
     """Lists and checks read `PluginReport`; only its module joins the record, the decision and the last load."""
     readers = {
         str(path.relative_to(ROOT))
-        for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for path, tree in parsed("last_load(")
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "last_load"
     }
     assert readers == {"plugins/plugin_state.py", "app/plugin_subcommands.py"}

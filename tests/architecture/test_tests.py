@@ -90,8 +90,16 @@ def sleeps(node: ast.AST, *, is_test: bool = False) -> Iterator[int]:
                 yield from sleeps(child, is_test=is_test)
 
 
+def parsed(*words: str) -> Iterator[tuple[str, ast.Module]]:
+    """Yield the name of each file of tests in which one of the words stands, and its tree."""
+    for path in FILES:
+        text = path.read_text()
+        if any(word in text for word in words):
+            yield str(path.relative_to(TESTS)), ast.parse(text)
+
+
 def test_a_test_waits_for_a_condition_and_does_not_sleep() -> None:
-    found = {str(path.relative_to(TESTS)) for path in FILES if list(sleeps(ast.parse(path.read_text())))}
+    found = {name for name, tree in parsed(".sleep(") if list(sleeps(tree))}
     assert found <= set(SLEEPS), "`waiting.until` waits for a condition"
 
 
@@ -104,9 +112,9 @@ def test_a_bare_sleep_is_found() -> None:
 
 def test_async_tests_are_async_functions() -> None:
     running = {
-        str(path.relative_to(TESTS))
-        for path in FILES
-        for node in ast.walk(ast.parse(path.read_text()))
+        name
+        for name, tree in parsed("asyncio.run")
+        for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.run"
     }
     assert running == set(RUNS), "write `async def test_…`; `tests/conftest.py` runs it in a loop of its own"
@@ -114,10 +122,10 @@ def test_async_tests_are_async_functions() -> None:
 
 def test_approvers_and_dispatchers_have_one_builder() -> None:
     places: dict[str, set[str]] = {name: set() for name in BUILDERS}
-    for path in FILES:
-        for node in ast.parse(path.read_text()).body:  # a test may have a class of its own for one special answer
+    for file, tree in parsed(*(f"class {name}" for name in BUILDERS)):
+        for node in tree.body:  # a test may have a class of its own for one special answer
             if isinstance(node, ast.ClassDef) and node.name in places:
-                places[node.name].add(str(path.relative_to(TESTS)))
+                places[node.name].add(file)
     assert places == BUILDERS, "`tests/people.py` has `Person` and `House`"
 
 
@@ -211,7 +219,7 @@ def patches(tree: ast.Module) -> Iterator[int]:
 
 
 def test_a_test_passes_an_argument_and_patches_no_module_of_this_project() -> None:
-    found = {str(p.relative_to(TESTS)) for p in FILES if list(patches(ast.parse(p.read_text())))}
+    found = {name for name, tree in parsed(".setattr(", ".object(", ".patch(") if list(patches(tree))}
     assert found == set(PATCHES), "give the code a parameter; CONTRIBUTING.md, Tests"
 
 
