@@ -77,7 +77,10 @@ def summary(answer: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any
     registered: dict[str, Any] = {}
     for section, entries in answer.get("registered", {}).items():
         empty = base["registered"].get(section, {})
-        if added := {k: v for k, v in entries.items() if k not in empty or empty[k] != v}:
+        added = {k: v for k, v in entries.items() if k not in empty or empty[k] != v}
+        if section == "toolsets":  # those of the agent have other tools in each program
+            added = {k: [tool for tool in v if tool not in empty.get(k, ())] for k, v in added.items()}
+        if added:
             registered[section] = json.loads(normal(added))
     for command in registered.get("commands", {}).values():
         command.pop("argument_mode", None)  # a field of the contract of 0.23

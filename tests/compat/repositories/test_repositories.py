@@ -168,3 +168,12 @@ def register(ctx):
         assert file.exists() is not is_protected
     finally:
         file.unlink(missing_ok=True)
+
+
+def test_of_a_toolset_of_the_agent_only_the_tools_that_a_plugin_adds_are_compared() -> None:
+    base = {"registered": {"toolsets": {"file": ["read_file"], "web": ["web_search"]}}}
+    answer = {"registered": {"toolsets": {"file": ["mine", "read_file"], "web": ["web_search"], "own": ["other"]}}}
+
+    assert record.summary(answer | {"calls": {}}, base)["registered"] == {
+        "toolsets": {"file": ["mine"], "own": ["other"]}
+    }
