@@ -70,11 +70,12 @@ def _settings_path(node: ast.Attribute) -> str:
 def _words(file: Path) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
     """Return the names and texts in a module without its docstrings, and its f-strings as patterns."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    silent = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    nodes = list(ast.walk(tree))
+    silent = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     words: set[str] = set()
     patterns: list[re.Pattern[str]] = []
-    reads_settings = any(isinstance(node, ast.Attribute) and _settings_path(node) for node in ast.walk(tree))
-    for node in ast.walk(tree):
+    reads_settings = any(isinstance(node, ast.Attribute) and _settings_path(node) for node in nodes)
+    for node in nodes:
         match node:
             case ast.JoinedStr(values=parts):
                 silent |= {id(part) for part in parts}

@@ -126,9 +126,9 @@ def converted() -> list[Path]:
     return sorted(set(found))
 
 
-def documented(tree: ast.Module) -> Iterator[Prose]:
+def documented(nodes: Iterable[ast.AST]) -> Iterator[Prose]:
     """Return the docstrings of a module, its classes, functions and constants."""
-    for node in ast.walk(tree):
+    for node in nodes:
         body = getattr(node, "body", None)
         if not isinstance(body, list):
             continue
@@ -140,9 +140,9 @@ def documented(tree: ast.Module) -> Iterator[Prose]:
                     yield Prose(statement.lineno, kind, text.strip())
 
 
-def messages(tree: ast.Module) -> Iterator[Prose]:
+def messages(nodes: Iterable[ast.AST]) -> Iterator[Prose]:
     """Return the texts of log lines and of raised errors."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Raise(exc=ast.expr() as made):
                 pass
@@ -167,9 +167,9 @@ def identifiers() -> frozenset[str]:
     """Return every word of the code and of the texts in it, without docstrings and comments."""
     words: set[str] = set()
     for path in [*SOURCE.rglob("*.py"), *(ROOT / "plugins").rglob("*.py")]:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        docs = {(text.line, text.text) for text in documented(tree)}
-        for node in ast.walk(tree):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        docs = {(text.line, text.text) for text in documented(nodes)}
+        for node in nodes:
             match node:
                 case ast.Constant(value=str(text)):
                     if (node.lineno, text.strip()) not in docs:
@@ -234,9 +234,9 @@ def _in_library(parts: list[str]) -> bool:
 
 def problems(source: str) -> list[str]:
     """Return what breaks the rules in a module, with its lines."""
-    tree, tokens = ast.parse(source), list(tokenize.generate_tokens(io.StringIO(source).readline))
+    nodes, tokens = list(ast.walk(ast.parse(source))), list(tokenize.generate_tokens(io.StringIO(source).readline))
     found: list[tuple[int, str]] = []
-    for line, kind, text in [*documented(tree), *comments(tokens), *messages(tree)]:
+    for line, kind, text in [*documented(nodes), *comments(tokens), *messages(nodes)]:
         if kind == "docstring":
             first = text.split("\n", 1)[0]
             if len(first) > LONGEST_FIRST_LINE:
@@ -260,8 +260,9 @@ def test_prose_of_a_module_uses_the_terms_and_names_what_exists(path: Path) -> N
 
 def texts(tree: ast.Module) -> Iterator[Prose]:
     """Return every text of more than one word in a module, without docstrings: what users, logs and models read."""
-    docs = {(text.line, text.text) for text in documented(tree)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    docs = {(text.line, text.text) for text in documented(nodes)}
+    for node in nodes:
         match node:
             case ast.Constant(value=str(text)) if " " in text and (node.lineno, text.strip()) not in docs:
                 yield Prose(node.lineno, "text", text)
