@@ -19,8 +19,6 @@ ADAPTER = ROOT / "plugins" / "model-providers" / "local"
 NOT_ABOUT_ANSWERS = {"availability", "commands", "download", "sources", "weights", "server", "server_process"} | {
     *("gguf", "template_request"),  # of models of one's own
 }
-SAME_ADAPTER = {"38bbf81ad0cf": "b93d4335056a"}
-"""States whose answers count: the same sources, when the hash had those of models of one's own, too."""
 BEGIN, END = "<!-- evaluation: written by make eval -->", "<!-- end of evaluation -->"
 MOST_WRONG = {"everyday": (60, 12), "guide": (40, 2)}
 """Suite to how many are asked and how many of them may be wrong."""
@@ -69,7 +67,7 @@ class EvaluationRecord:
             for line in path.read_text().splitlines():
                 saved = json.loads(line)
                 state = saved.pop("adapter")
-                if SAME_ADAPTER.get(state, state) == self.adapter or keep_older:
+                if state == self.adapter or keep_older:
                     item = AskedItem(**saved)
                     self.items[item.key] = item
 
