@@ -1,6 +1,7 @@
 """Check of an answer after a tool call: numbers, names and paths have to come from the conversation or a result.
 
-After a failed call so do claims of absence: that something does not exist, was not found, is empty, or has none.
+After a failed call so do claims of absence: that something does not exist, was not found, is empty, or has none. What
+an answer says was sent, booked or bought needs a tool that does so.
 """
 
 from __future__ import annotations
@@ -122,6 +123,8 @@ class CallResult:
     arguments: str
     looks_at_files: bool
     """The tool takes a path, a file or a command."""
+    tool: str = ""
+    """Name and description of the tool."""
 
 
 _OF_FAILURES = r"(?!(?: \w+){0,2} (?:access|approval|need|permission|reason|support|terminal|tool|user|way)s?\b)"
@@ -188,6 +191,29 @@ def find_unfounded_claims(text: str, results: Sequence[CallResult]) -> list[str]
         if (sought := _SOUGHT.search(part)) and not any(_tells_of_files(result) for result in results):
             out.append(sought[0])
     return out
+
+
+_DEEDS = {
+    re.compile(rf"(?<!not )(?<!n't )(?<!be )\b(?:{done})\b", re.IGNORECASE): re.compile(founded, re.IGNORECASE)
+    for done, founded in (
+        ("sent", r"\bse(?:nd|nt)|(?:\b|_)send"),
+        ("(?:e-?)?mailed", r"mail"),
+        ("booked|reserved", r"\bbook|_book|reserv"),
+        ("ordered|bought|purchased|paid", r"order|b(?:uy|ought)|purchas|pa(?:y|id)"),
+        ("posted|published|uploaded", r"post|publish|upload|push"),
+    )
+}
+"""What is done for good, by the words that a tool, a call or a result has which does it."""
+
+
+def find_unfounded_deeds(text: str, results: Sequence[CallResult]) -> list[str]:
+    """Return what `text` says was sent, booked, bought or published, though no call that went well does so."""
+    done = [f"{each.tool} {each.arguments} {each.text}" for each in results if error_object(each.text) is None]
+    return [
+        claim[0]
+        for deed, founded in _DEEDS.items()
+        if (claim := deed.search(text)) is not None and not any(founded.search(each) for each in done)
+    ]
 
 
 def _as_name(path: re.Match[str]) -> str:

@@ -23,7 +23,7 @@ from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.errors import ContextTooLong
 from hermes_agent.core.messages import Message, ToolCall, error_object
 
-from .answer_check import CallResult, find_unfounded, find_unfounded_claims, plain_result
+from .answer_check import CallResult, find_unfounded, find_unfounded_claims, find_unfounded_deeds, plain_result
 from .gguf import SystemPlace
 from .prompt_examples import call_reply, final_reply, make_examples, user_text, with_menu
 from .question_steps import split_steps
@@ -126,6 +126,7 @@ class ToolPrompt:
         else:
             unfounded = find_unfounded(text, self.sources) if self.plain_answer else []
         unfounded += find_unfounded_claims(text, self.results)
+        unfounded += find_unfounded_deeds(text, self.results) if self.results else []
         return ", ".join(dict.fromkeys(unfounded))
 
     def correct(self, text: str, objection: str) -> dict[str, Any]:
@@ -338,7 +339,8 @@ def _call_results(turn: Sequence[Message], by_name: Mapping[str, MenuTool]) -> t
         if message.role == "tool" and (call := calls.get(message.tool_call_id or "")) is not None:
             tool = by_name.get(call.name)
             looks = tool is not None and bool(PLACE_PARAMETERS & (tool.schema.get("properties") or {}).keys())
-            found.append(CallResult(message.text, call.arguments, looks))
+            about = call.name if tool is None else f"{call.name} {tool.description}"
+            found.append(CallResult(message.text, call.arguments, looks, about))
     return tuple(found)
 
 

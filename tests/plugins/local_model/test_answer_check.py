@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from local_model import CallResult, find_unfounded, find_unfounded_claims, plain_result
+from local_model import CallResult, find_unfounded, find_unfounded_claims, find_unfounded_deeds, plain_result
 
 SOURCES = (
     "What does trip.txt say?",
@@ -124,3 +124,33 @@ def test_a_claim_of_absence_after_a_failed_call_needs_a_result_that_has_it(
 )
 def test_a_claim_of_absence_that_a_result_has_is_founded(text: str, results: list[CallResult]) -> None:
     assert find_unfounded_claims(text, results) == []
+
+
+WRITTEN = CallResult(
+    '{"path": "mail.txt", "bytes_written": 13}',
+    '{"path": "mail.txt", "content": "lunch at noon"}',
+    True,
+    "write_file Writes a file.",
+)
+MAIL = CallResult('{"ok": true}', '{"to": "bob@example.org"}', False, "send_mail Sends a mail.")
+BROKEN_MAIL = CallResult('{"error": "no network"}', '{"to": "bob@example.org"}', False, "send_mail Sends a mail.")
+LETTER = CallResult('{"content": "Ann was sent to Vienna."}', '{"path": "letter.txt"}', True, "read_file Reads a file.")
+
+
+@pytest.mark.parametrize(
+    ("text", "results", "unfounded"),
+    [
+        ("Mail sent to bob@example.org.", [WRITTEN], ["sent"]),
+        ("I have booked the table.", [WRITTEN], ["booked"]),
+        ("The mail was sent.", [BROKEN_MAIL], ["sent"]),
+        ("The mail was sent.", [BROKEN_MAIL, MAIL], []),
+        ("The mail could not be sent.", [BROKEN_MAIL], []),
+        ("It was not sent.", [WRITTEN], []),
+        ("Ann was sent to Vienna.", [LETTER], []),
+        ("The text was saved in mail.txt.", [WRITTEN], []),
+    ],
+)
+def test_what_was_done_for_good_needs_a_call_that_does_so(
+    text: str, results: list[CallResult], unfounded: list[str]
+) -> None:
+    assert find_unfounded_deeds(text, results) == unfounded
