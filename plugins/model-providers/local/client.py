@@ -313,9 +313,9 @@ class LocalModelClient:
                 return
             if text and not attempt.correct(text, objection):
                 break
-        if prompt.plain_answer:
-            yield TextPart(prompt.plain_answer)
-            yield self._answer(prompt.plain_answer, (), "stop", usage)
+        if plain := prompt.fallback(text):
+            yield TextPart(plain)
+            yield self._answer(plain, (), "stop", usage)
             return
         raise ModelError(
             "cut_off",

@@ -129,6 +129,12 @@ class ToolPrompt:
         unfounded += find_unfounded_deeds(text, self.results) if self.results else []
         return ", ".join(dict.fromkeys(unfounded))
 
+    def fallback(self, text: str) -> str:
+        """Return what is shown instead of a final text that cannot be true, or "" if there is no result."""
+        if self.plain_answer and find_unfounded_deeds(text, self.results):
+            return f"I could not do that: no tool did it. {self.plain_answer}"
+        return self.plain_answer
+
     def correct(self, text: str, objection: str) -> dict[str, Any]:
         """Return the request's JSON that asks for another answer than `text`."""
         only = "which tool failed, and its error" if self.is_after_failure else "what the result says"

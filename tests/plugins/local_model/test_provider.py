@@ -120,6 +120,12 @@ def test_an_answer_after_a_call_is_checked_before_it_goes_out_and_asked_for_once
     assert "65537" in wrong["content"] and "65537" in asked["content"]
 
 
+def test_a_deed_that_no_tool_did_is_denied(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, final("Mail sent to Bob."), final("The mail was sent."))
+    [[piece, answer]] = talk.run(request(Message("user", "Mail 2**16 to Bob"), CALLED, RESULT))
+    assert piece.text == answer.message.text == "I could not do that: no tool did it. The result of calculate: 65536"
+
+
 def test_if_the_second_answer_is_unfounded_too_the_plain_result_is_shown(tmp_path: Path) -> None:
     talk = Talk(tmp_path, final("It is 65537."), final("Ask Mr Achterberg, it is 65538."))
     [[piece, answer]] = talk.run(request(*ASKED, CALLED, RESULT))
