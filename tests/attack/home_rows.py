@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-__all__ = ["EACH", "EVERYBODY", "NOBODY", "OWNER", "ROWS", "batches", "furnish", "mark", "readable"]
+__all__ = ["EACH", "EVERYBODY", "NOBODY", "OWNER", "ROWS", "SHARED_CACHES", "batches", "furnish", "mark", "readable"]
 
 NOBODY, OWNER, EVERYBODY, EACH = "nobody", "the owner of the home", "everybody", "each user theirs"
 ROWS: dict[str, tuple[str, str]] = {
@@ -27,6 +27,7 @@ ROWS: dict[str, tuple[str, str]] = {
     ".env": ("", NOBODY),
     ".hidden": ("x.txt", NOBODY),
     "api_server.key": ("", NOBODY),
+    "audio_cache": ("x.ogg", NOBODY),  # of the published program, as "image_cache"
     "auth.json": ("", NOBODY),
     "channel_directory.json": ("", NOBODY),
     "checkpoints": ("store/x", NOBODY),
@@ -36,6 +37,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "gateway_state.json": ("", NOBODY),
     "history": ("", NOBODY),
     "logs": ("agent.log", NOBODY),
+    "image_cache": ("x.png", NOBODY),
     "mcp-tokens": ("x.json", NOBODY),
     "notebook.db": ("", NOBODY),
     "notebook.json": ("", NOBODY),
@@ -58,6 +60,8 @@ ROWS: dict[str, tuple[str, str]] = {
     "whatsapp": ("creds.json", NOBODY),
 }
 """Name of the entry: a file of it that holds something (empty: itself), and who may read that."""
+SHARED_CACHES = ("audio_cache", "cache", "image_cache")
+"""Entries with files of tools and messages, which may be sent until they are served."""
 
 
 def mark(entry: str) -> str:

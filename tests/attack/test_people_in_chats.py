@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from attack.home_rows import ROWS, batches, furnish, mark, readable
+from attack.home_rows import ROWS, SHARED_CACHES, batches, furnish, mark, readable
 from hermes_agent.adapters.media import cache_document_from_bytes
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import chat_host
@@ -57,8 +57,7 @@ def test_no_entry_of_the_home_is_told_in_a_chat(attempt: Callable[[bool, str], N
                     assert mark(entry) in told, entry
                 else:
                     attempt(mark(entry) not in told, f"bob reads {entry} in a chat")
-            # a shared cache has files of tools and messages until they are served: they may be sent
-            lines = "".join(f"MEDIA:{files[entry]}\n" for entry in some if entry != "cache")
+            lines = "".join(f"MEDIA:{files[entry]}\n" for entry in some if entry not in SHARED_CACHES)
             chat.host.model.say(f"Here they are.\n{lines}")
             chat.ask("Send them", user="bob", chat="b")
         chat.ask("/status", user="bob", chat="b")
