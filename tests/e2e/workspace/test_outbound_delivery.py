@@ -33,6 +33,9 @@ class Receiver(HTTPServer):
         self.statuses = list(statuses)
         self.requests: list[tuple[dict[str, str], bytes, int]] = []
         self.changed = threading.Condition()
+        self.answers = threading.Event()
+        """Cleared, requests wait for their answer."""
+        self.answers.set()
 
     @property
     def url(self) -> str:
@@ -49,13 +52,14 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         status = self.server.statuses.pop(0) if self.server.statuses else 200
+        with self.server.changed:
+            self.server.requests.append((dict(self.headers.items()), body, status))
+            self.server.changed.notify_all()
+        self.server.answers.wait(60)
         self.send_response(status)
         self.send_header("Retry-After", "0")
         self.send_header("Content-Length", "0")
         self.end_headers()
-        with self.server.changed:
-            self.server.requests.append((dict(self.headers.items()), body, status))
-            self.server.changed.notify_all()
 
     def log_message(self, *args: Any) -> None: ...
 
@@ -182,11 +186,13 @@ def test_a_name_whose_address_is_denied_gets_nothing() -> None:
 def test_a_host_that_is_denied_later_gets_nothing_more() -> None:
     with received(503) as service, plugin_host(config=hooks(service.url), model=[TODO, "done"]) as host:
         host._run(host.host.delivery.start())
+        service.answers.clear()
         host.ask("plan")
         service.wait(1)
         file = host.home / "config.yaml"
         file.write_text(json.dumps({**yaml.safe_load(file.read_text()), "network": {"deny": ["127.0.0.1"]}}))
         host.host.reread_config()
+        service.answers.set()  # the next attempt is after the change
         while not letters(host):
             threading.Event().wait(0.05)
         host._run(host.host.delivery.drain(10))
