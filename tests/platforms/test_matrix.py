@@ -194,7 +194,7 @@ async def test_an_event_that_could_not_be_taken_in_comes_again(here: Here) -> No
         assert (await inbox.next()).text == "important"
 
     await run()
-    here.run(again)
+    await asyncio.to_thread(here.run, again)
 
 
 def test_an_event_that_nobody_can_read_stops_none_behind_it(here: Here) -> None:
