@@ -60,8 +60,10 @@ def make_plugin_folders(home: Path) -> None:
     Raises:
         OSError: one cannot be created.
     """
+    present = {path.name for path in home.iterdir()}  # each plugin that loads asks, and mostly all are there
     for name in PLUGIN_FOLDERS:
-        (home / name).mkdir(mode=0o700, exist_ok=True)
+        if name not in present:
+            (home / name).mkdir(mode=0o700, exist_ok=True)
 
 
 def place_in_home(new_subpath: str, old_name: str) -> Path:

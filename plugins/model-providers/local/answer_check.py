@@ -196,7 +196,7 @@ def find_unfounded_claims(text: str, results: Sequence[CallResult]) -> list[str]
 _DEEDS = {
     re.compile(rf"(?<!not )(?<!n't )(?<!be )\b(?:{done})\b", re.IGNORECASE): re.compile(founded, re.IGNORECASE)
     for done, founded in (
-        ("sent", r"\bse(?:nd|nt)|(?:\b|_)send"),
+        ("sent", r"(?:\b|_)se(?:nd|nt)"),
         ("(?:e-?)?mailed", r"mail"),
         ("booked|reserved", r"\bbook|_book|reserv"),
         ("ordered|bought|purchased|paid", r"order|b(?:uy|ought)|purchas|pa(?:y|id)"),
@@ -207,7 +207,9 @@ _DEEDS = {
 
 
 def find_unfounded_deeds(text: str, results: Sequence[CallResult]) -> list[str]:
-    """Return what `text` says was sent, booked, bought or published, though no call that went well does so."""
+    """Return what `text` says was sent, booked, bought or published, though calls were made and none did so."""
+    if not results:
+        return []
     done = [f"{each.tool} {each.arguments} {each.text}" for each in results if error_object(each.text) is None]
     return [
         claim[0]

@@ -126,7 +126,7 @@ class ToolPrompt:
         else:
             unfounded = find_unfounded(text, self.sources) if self.plain_answer else []
         unfounded += find_unfounded_claims(text, self.results)
-        unfounded += find_unfounded_deeds(text, self.results) if self.results else []
+        unfounded += find_unfounded_deeds(text, self.results)
         return ", ".join(dict.fromkeys(unfounded))
 
     def fallback(self, text: str) -> str:

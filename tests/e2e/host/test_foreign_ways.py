@@ -141,12 +141,12 @@ class AgentHome:
     async def turn(self, said: str, model: Model, **more: Any) -> tuple[str, str]:
         """Run a turn; return the session and the answer."""
         self.host.agent.choose_model = lambda wish: ChosenModel(model, "scripted")
-        talk = await self.host.agent.open(platform="cli", approver=RulePerson(always="once"), **more)
+        conversation = await self.host.agent.open(platform="cli", approver=RulePerson(always="once"), **more)
         text = ""
-        async for event in talk.turn(said):
+        async for event in conversation.turn(said):
             text = getattr(event, "text", text)
-        await talk.close("test")
-        return talk.session_id, text
+        await conversation.close("test")
+        return conversation.session_id, text
 
     async def fetch(self, session: str = "first") -> None:
         """Let a command fetch the page into a file."""
@@ -409,9 +409,9 @@ async def summary(world: AgentHome) -> str:
         world.configure(compression=NOTHING_PROTECTED, auxiliary={"compression": summarising})
         await world.again()
         world.host.agent.choose_model = lambda wish: ChosenModel(model, "scripted")
-        talk = await world.host.agent.open(session, platform="cli", approver=RulePerson())
-        assert "was made shorter" in await talk.compact("")
-        await talk.close("test")
+        conversation = await world.host.agent.open(session, platform="cli", approver=RulePerson())
+        assert "was made shorter" in await conversation.compact("")
+        await conversation.close("test")
     await world.again()
     world.say(session, "Go on")
     return session

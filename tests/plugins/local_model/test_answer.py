@@ -144,8 +144,8 @@ def test_a_text_is_shown_whole_however_it_is_cut_and_whatever_it_repeats(parts: 
 
 @pytest.mark.parametrize("size", [1, 4, 50])
 def test_a_loop_of_one_or_several_sentences_is_cut_before_its_second_round(size: int) -> None:
-    told = "A tower with a lamp. It guides ships! Ships see it: at night, and in fog."
-    assert fed(told + " It guides ships! Ships see it: at night, and in fog." * 30, size) == (told, True)
+    once = "A tower with a lamp. It guides ships! Ships see it: at night, and in fog."
+    assert fed(once + " It guides ships! Ships see it: at night, and in fog." * 30, size) == (once, True)
 
 
 def test_equal_lines_of_code_and_a_sentence_written_ten_times_are_no_loop() -> None:
