@@ -57,13 +57,8 @@ BUILDERS = {
 }
 """Where classes of these names are: the people of chat services have a connection of their own."""
 
-_FAULTS = "a fault at one statement, which no real disk or process makes at will"
 PATCHES = {
-    "e2e/gateway/test_asking.py": "the first question of a chat ends early, the second one does not",
-    "e2e/gateway/test_chats.py": "a host sets no delay of its chats",
-    "e2e/host/test_foreign_ways.py": _FAULTS,
-    "e2e/plugins/test_apart.py": "the output of a process that the program starts and reads",
-    "unit/delivery/test_service.py": _FAULTS,
+    "e2e/gateway/test_asking.py": "a chat has one time limit, and here its first question ends before its second",
 }
 """Files that replace a name of this project in a module or class, with the reason. Others pass an argument."""
 

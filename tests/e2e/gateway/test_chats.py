@@ -15,7 +15,6 @@ import pytest
 from attack.racing import exchanging
 from hermes_agent.adapters.events import MessageEvent, MessageType, ProcessingOutcome, SendResult, get_session_env
 from hermes_agent.cron import Job, JobStore, Schedule
-from hermes_agent.delivery import Backoff
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import Chat, MemoryAdapter, chat_host, memory_platform
 
@@ -230,10 +229,10 @@ def test_a_picture_that_is_refused_for_a_while_comes_later() -> None:
         assert chat.answers(2) == ["picture https://x.org/a.png", "picture https://x.org/b.png"]
 
 
-def test_a_failure_that_names_no_kind_is_known_by_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backoff, "after", lambda self, attempt: 0.0)
+def test_a_failure_that_names_no_kind_is_known_by_its_text() -> None:
     with chat_host(model=["Hello Ann."]) as chat:
-        down = SendResult(False, error="<urlopen error [Errno 111] Connection refused>", error_kind="unknown")
+        refused = "<urlopen error [Errno 111] Connection refused>"
+        down = SendResult(False, error=refused, error_kind="unknown", retry_after=0)
         chat.adapter.failures = [down] * 12
         assert chat.ask("hi") == "Hello Ann."
 

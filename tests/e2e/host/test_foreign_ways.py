@@ -28,9 +28,8 @@ from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.policy import Approvals, Choice
 from hermes_agent.policy.taint_store import TrackedText
 from hermes_agent.skills.skill_commands import SkillCommands
-from hermes_agent.system.files import write_atomic
 from hermes_agent.testing import ScriptedModel, served
-from hermes_agent.tools import CallScope, ToolOutcome, results
+from hermes_agent.tools import CallScope, ToolOutcome
 from hermes_agent.workspace.feature import ProcessNotices
 from peers.page import TextPage
 from people import Person
@@ -264,11 +263,11 @@ async def long_result(world: AgentHome) -> str:
 
 
 async def long_result_on_a_slow_disk(world: AgentHome) -> str:
-    def slowly(path: Path, text: str, **more: Any) -> None:
+    def slowly(handle: int, write: Callable[[int], None] = os.fsync) -> None:
         time.sleep(0.05)
-        write_atomic(path, text, **more)
+        write(handle)
 
-    with mock.patch.object(results, "write_atomic", slowly):
+    with mock.patch.object(os, "fsync", slowly):
         return await long_result(world)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import tempfile
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.app.main import main
-from hermes_agent.app.plugins import check_report
+from hermes_agent.app.plugins import check_report, staged_plugin
 from hermes_agent.app.plugins.staged_plugin import preview_registrations
 from hermes_agent.core.errors import UserError
 
@@ -113,17 +114,13 @@ def test_a_plugin_that_is_checked_finds_no_keys_and_reaches_nothing(
 
 @pytest.mark.attack("previews", at="bubblewrap")
 def test_a_plugin_that_is_to_be_installed_neither(
-    spying: Path, user: Path, attempt: Attempt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spying: Path, user: Path, attempt: Attempt, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(
-        check_report,
-        "_read_result",
-        lambda done, report, told=check_report._read_result: said.append(done.output.decode()) or told(done, report),
-    )
+    caplog.set_level(logging.DEBUG, staged_plugin.__name__)
 
     assert main(["plugins", "install", str(spying), "--yes"]) == 0, capsys.readouterr()
-    held(said[0], attempt, user, spying)
+    (said,) = [record.args[1] for record in caplog.records if "printed" in record.msg]
+    held(said, attempt, user, spying)
 
 
 @pytest.mark.attack("previews", at="bubblewrap")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import sqlite3
@@ -57,6 +56,31 @@ class Running:
         async with self.changed:
             self.changed.notify_all()
         return SendOutcome.sent(str(len(self.sent))) if self.on_send is None else await self.on_send(sending)
+
+
+BEGINS = "UPDATE OF uncertain ON outbox WHEN new.uncertain = 1"
+"""The statement that records the beginning of an attempt."""
+NO_TABLE = "INSERT INTO no_such_table VALUES (1)"
+NOT_ALLOWED = "SELECT RAISE(ABORT, 'not allowed')"
+
+
+class StoreFault:
+    """A statement that fails, because a trigger of another connection goes wrong, until the end of the block."""
+
+    def __init__(self, path, statement, wrong=NOT_ALLOWED):
+        self.statement, self.wrong = statement, wrong
+        self.other = sqlite3.connect(path, isolation_level=None)
+
+    def __enter__(self):
+        self.other.execute(f"CREATE TRIGGER fault BEFORE {self.statement} BEGIN {self.wrong}; END")
+        return self
+
+    def __exit__(self, *exc):
+        self.end()
+        self.other.close()
+
+    def end(self):
+        self.other.execute("DROP TRIGGER IF EXISTS fault")
 
 
 @pytest.fixture
@@ -347,21 +371,22 @@ async def test_what_failed_before_its_first_byte_went_out_is_sent_again_without_
     await running.delivery.drain(5)
 
 
-async def test_nothing_goes_out_while_its_beginning_cannot_be_noted(running, monkeypatch):
-    noted, full = Mailbox.begin_sending, [1, 2]
+async def test_nothing_goes_out_while_its_beginning_cannot_be_noted(running, path):
+    tried = []
 
-    def disk_is_full(mailbox, sending):
-        if full and full.pop():
-            raise sqlite3.OperationalError("database or disk is full")
-        noted(mailbox, sending)
+    async def takes(sending, begin):
+        tried.append(sending.part["text"])
+        if len(tried) == 3:
+            fault.end()
+        return await running.take(sending, begin)
 
-    monkeypatch.setattr(Mailbox, "begin_sending", disk_is_full)
-    running.delivery.deliver("irc", running.take)
+    running.delivery.deliver("irc", takes)
     await running.delivery.start()
-    name = await running.delivery.send(*answer("1"))
+    with StoreFault(path, BEGINS) as fault:
+        name = await running.delivery.send(*answer("1"))
 
-    assert await running.delivery.wait_settled(name, 20) == "sent"
-    assert running.sent == ["1"]
+        assert await running.delivery.wait_settled(name, 20) == "sent"
+    assert (tried, running.sent) == (["1"] * 3, ["1"])
     await running.delivery.drain(5)
 
 
@@ -419,26 +444,19 @@ async def test_a_process_that_ended_in_the_middle_of_a_repeat_does_not_hold_up_w
     await running.delivery.drain(5)
 
 
-async def test_an_adapter_that_asks_once_more_and_may_then_has_sent(running, monkeypatch):
-    noted, full = Mailbox.begin_sending, [True]
-
-    def disk_is_full(mailbox, sending):
-        if full:
-            full.pop()
-            raise sqlite3.OperationalError("database or disk is full")
-        noted(mailbox, sending)
-
+async def test_an_adapter_that_asks_once_more_and_may_then_has_sent(running, path):
     async def asks_again(sending, begin):
-        with contextlib.suppress(sqlite3.OperationalError):
+        with pytest.raises(sqlite3.DatabaseError, match="not allowed"):
             await begin()
+        fault.end()
         return await running.take(sending, begin)
 
-    monkeypatch.setattr(Mailbox, "begin_sending", disk_is_full)
     running.delivery.deliver("irc", asks_again)
     await running.delivery.start()
-    name = await running.delivery.send(*answer("1"))
+    with StoreFault(path, BEGINS) as fault:
+        name = await running.delivery.send(*answer("1"))
 
-    assert await running.delivery.wait_settled(name, 20) == "sent"
+        assert await running.delivery.wait_settled(name, 20) == "sent"
     assert running.sent == ["1"]
     await running.delivery.drain(5)
 
@@ -568,29 +586,21 @@ async def test_a_message_whose_caller_is_cancelled_while_it_is_claimed_can_be_be
     await running.delivery.drain(5)
 
 
-@pytest.mark.parametrize("wrong", [sqlite3.OperationalError("disk I/O error"), sqlite3.DatabaseError("malformed")])
+@pytest.mark.parametrize("wrong", [NO_TABLE, NOT_ALLOWED], ids=["operational", "other"])
 async def test_a_message_whose_caller_is_cancelled_while_it_cannot_be_given_back_is_given_back_all_the_same(
-    running, monkeypatch, wrong
+    running, path, caplog, wrong
 ):
-    put_back, fails, tried = Mailbox.requeue, True, asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def disk_is_full(*args, **kwargs):
-        loop.call_soon_threadsafe(tried.set)
-        if fails:
-            raise wrong
-        put_back(*args, **kwargs)
-
-    monkeypatch.setattr(Mailbox, "requeue", disk_is_full)
+    tried = asyncio.Event()
+    caplog.handler.addFilter(lambda record: "cannot write the state" not in record.msg or tried.set() or True)
     await running.delivery.start()
     claimed = await running.delivery.begin(message("1"))
-    gives_back = asyncio.create_task(claimed.release())
-    async with asyncio.timeout(20):
-        await tried.wait()
-    gives_back.cancel()
-    await asyncio.wait([gives_back])
-    assert await running.delivery.begin(message("1")) is None
-    fails = False
+    with StoreFault(path, "UPDATE OF not_before ON inbox", wrong):
+        gives_back = asyncio.create_task(claimed.release())
+        async with asyncio.timeout(20):
+            await tried.wait()
+        gives_back.cancel()
+        await asyncio.wait([gives_back])
+        assert await running.delivery.begin(message("1")) is None
 
     async with asyncio.timeout(20):
         while (again := await running.delivery.begin(message("1"))) is None:  # noqa: ASYNC110 - nothing tells it

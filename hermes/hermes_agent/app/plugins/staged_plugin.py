@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import shutil
 import time
@@ -25,6 +26,8 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.discovery import BUNDLED, Discovery
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, InvalidManifest, PluginManifest, read_manifest
 from hermes_agent.plugins.requirements import hermes_refusal
+
+logger = logging.getLogger(__name__)
 
 STAGING = ".staging"
 """Folder in `plugins/` of the home, so that the final step is a rename; discovery skips it."""
@@ -338,6 +341,7 @@ def preview_registrations(key: str, *, directory: Path | None) -> RegistrationPr
     try:
         with activity(f"trying {key} in the sandbox"):
             looked = check_in_sandbox([str(directory)] if directory else [], limit_s=LIMIT_S)
+        logger.debug("plugin %s was tried in the sandbox, and printed %r", key, looked.output)
         if looked.outcome is None:
             return RegistrationPreview(False, {}, (looked.output.strip()[-500:] or looked.how,))
         report = json.loads(read_outcome(looked.outcome).document(strict=False))
