@@ -102,6 +102,48 @@ def test_a_chat_asks_at_its_start_and_a_flag_answers_for_all(tmp_path: Path, scr
         assert not json.loads((home / "shell-hooks-allowlist.json").read_text())["approvals"]
 
 
+def test_doctor_names_each_hook_that_waits_or_is_wrong(tmp_path: Path, guard: str) -> None:
+    home = make_home(tmp_path, None)
+    entries = [{"command": guard}, {"command": "guard 'x"}]
+    with (home / "config.yaml").open("a") as file:
+        file.write("hooks: " + json.dumps({"pre_tool_call": entries, "post_tool_call": [{"command": "true"}]}) + "\n")
+
+    def found() -> list[tuple[str, str]]:
+        lines = json.loads(run(home, "doctor", "--offline", "--json").stdout)
+        return [(line["level"], line["text"]) for line in lines if line["subject"] == "hooks"]
+
+    wrong = ("wrong", "hooks.pre_tool_call: `command` cannot be split into words: No closing quotation")
+    assert found() == [
+        ("wrong", f"pre_tool_call: {guard}: not allowed yet: calls are not checked"),
+        ("wrong", "post_tool_call: true: not allowed yet"),
+        wrong,
+    ]
+    assert "Allowed." in run(home, "hooks", "allow", "--yes").stdout
+    assert found() == [wrong]
+
+
+def test_a_guard_that_fails_closed_blocks_until_it_is_allowed(tmp_path: Path, scripted: Any, guard: str) -> None:
+    with scripted(script(PROMPT)) as model:
+        home = make_home(tmp_path, model)
+        with (home / "config.yaml").open("a") as file:
+            entry = {"command": guard, "fail_closed": True, "matcher": "calculate"}
+            file.write("hooks_consent: content\nhooks: " + json.dumps({"pre_tool_call": [entry]}) + "\n")
+        asked = run(home, "-z", PROMPT.question)
+        assert "(guards among them: with `fail_closed`, calls are blocked)" in asked.stderr
+        assert f"hook {guard} failed closed: not allowed yet" in results_seen(model)[-1]
+        assert "`hermes hooks allow`" in results_seen(model)[-1] and not (tmp_path / "events").exists()
+        lines = json.loads(run(home, "doctor", "--offline", "--json").stdout)
+        (line,) = [line for line in lines if line["subject"] == "hooks"]
+        assert line["text"].endswith("not allowed yet: with `fail_closed`, calls are blocked")
+
+        run(home, "hooks", "allow", "--yes")
+        run(home, "-z", PROMPT.question)
+        assert REASON in results_seen(model)[-1]
+        Path(guard).write_text(Path(guard).read_text() + "# changed\n")
+        run(home, "-z", PROMPT.question)
+        assert "failed closed: its script has changed" in results_seen(model)[-1]
+
+
 def test_test_shows_what_a_program_gets_and_answers(tmp_path: Path, scripted: Any, guard: str) -> None:
     with scripted(script(PROMPT)) as model:
         home = hooked_home(tmp_path, model, guard)

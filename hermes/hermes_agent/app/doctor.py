@@ -51,6 +51,7 @@ from hermes_agent.sessions import UsageRecord
 from hermes_agent.store.database import check_database as check_state
 from hermes_agent.system.installation import extras, install_hint, missing_packages
 from hermes_agent.workspace.backend import ShellState, run_command
+from hermes_agent.workspace.shell_hooks import ShellHookLoader
 from hermes_agent.workspace.task_shells import TaskShells
 
 QUESTION = "This is a test of the connection. Answer with the word ready and nothing else."
@@ -212,6 +213,7 @@ def _check_loaded(home: Path, *, offline: bool, ask: bool) -> Iterator[Diagnosis
         yield from _guard_check("plugins", lambda: _plugins(home))
         yield from _guard_check("state", lambda: _state(home))
         yield from _guard_check("config", lambda: _names(host))
+        yield from _guard_check("hooks", lambda: _hooks(host))
         yield from _guard_check("cron", lambda: _jobs(host))
         yield from _guard_check("secrets", lambda: _secrets(host))
         yield from _guard_check("terminal", lambda: terminal_findings(host))
@@ -246,6 +248,12 @@ def _names(host: Host) -> Iterator[Diagnosis]:
     for finding in find_unknown_names(host):
         if not finding.key_path.startswith("plugins."):  # `_plugins` reports it
             yield Diagnosis("wrong", "config", str(finding))
+
+
+def _hooks(host: Host) -> Iterator[Diagnosis]:
+    """Yield the shell hooks of the config that do not run."""
+    for text, remedy in host.service(ShellHookLoader).faults():
+        yield Diagnosis("wrong", "hooks", text, remedy)
 
 
 def _jobs(host: Host) -> Iterator[Diagnosis]:

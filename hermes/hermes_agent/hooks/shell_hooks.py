@@ -68,6 +68,11 @@ class ShellHook(NamedTuple):
         fill = {} if values is None else values
         return [_PLACEHOLDER.sub(lambda found: fill.get(found[1], found[0]), word) for word in words]
 
+    @property
+    def blocks_on_failure(self) -> bool:
+        """Say whether the hook is a guard that fails closed."""
+        return self.fail_closed and self.event == "pre_tool_call"
+
     def matches(self, tool: str) -> bool:
         """Say whether the hook is for this tool."""
         return not self.matcher or self.event not in TOOL_EVENTS or matches_tool(self.matcher, tool)

@@ -10,11 +10,19 @@ from typing import NamedTuple
 from hermes_agent.config.settings import Settings, plain
 from hermes_agent.hooks.bus import HookBus
 from hermes_agent.hooks.shell_consent import HookConsent
-from hermes_agent.hooks.shell_hooks import RunHook, ShellHook, ShellHookCallback, read_shell_hooks, run_program
+from hermes_agent.hooks.shell_hooks import (
+    HookRun,
+    RunHook,
+    ShellHook,
+    ShellHookCallback,
+    read_shell_hooks,
+    run_program,
+)
 
 logger = logging.getLogger(__name__)
 
 SAFE_MODE = "HERMES_SAFE_MODE"
+ALLOW = "`hermes hooks allow` shows it and allows it."
 MARGIN_S = 5.0
 """Seconds beyond a program's own limit before the hook bus gives up on it."""
 
@@ -56,17 +64,20 @@ class ShellHooks:
         self._owners: dict[str, float] = {}
         self.pending: list[tuple[ShellHook, str]] = []
         """Hooks that are not run, each with the reason."""
+        self.problems: list[str] = []
+        """What is wrong with entries of the config."""
 
     def load(self, settings: Settings, environ: Mapping[str, str]) -> dict[str, float]:
         """Register what the config has, in place of what was registered; return the time limit of each owner.
 
-        A hook that may not run is left out with a warning.
+        A hook that may not run is left out with a warning; in place of a guard that fails closed, each call that it
+        would judge is blocked.
         """
         for owner in self._owners:
             self._bus.remove_owner(owner)
         self._owners, self.pending = {}, []
-        hooks, problems = read_shell_hooks(plain(settings.hooks))
-        for problem in problems:
+        hooks, self.problems = read_shell_hooks(plain(settings.hooks))
+        for problem in self.problems:
             logger.warning("shell hook: %s", problem)
         if hooks and environ.get(SAFE_MODE) == "1":
             logger.warning("shell hooks: none is run: %s is set", SAFE_MODE)
@@ -78,18 +89,28 @@ class ShellHooks:
                 # the beginning of the sentence is upstream's (contract §9.2)
                 text = "shell hook for %s (%s) not allowlisted — skipped. It is %s; `hermes hooks allow` shows it."
                 logger.warning(text, hook.event, hook.command, why)
+                if hook.blocks_on_failure:
+                    self._register(hook, _not_allowed(why))
             else:
-                self._register(hook)
+                self._register(hook, self._run_in_sandbox if hook.sandbox else run_program)
         return dict(self._owners)
 
     def hints(self) -> list[str]:
         """Return what a user reads at the start of a conversation about hooks that do not run."""
-        if not self.pending:
-            return []
-        guards = sum(hook.event == "pre_tool_call" for hook, _ in self.pending)
-        named = ", ".join(dict.fromkeys(hook.command for hook, _ in self.pending))
-        guard = " (guards among them: calls are not checked)" if guards else ""
-        return [f"Shell hooks that do not run{guard}: {named}. `hermes hooks allow` shows and allows them."]
+        waiting = [hook for hook, _ in self.pending]
+        named = ", ".join(dict.fromkeys(hook.command for hook in waiting))
+        effects = "; ".join(dict.fromkeys(filter(None, map(_effect, waiting))))
+        guard = f" (guards among them: {effects})" if effects else ""
+        hint = f"Shell hooks that do not run{guard}: {named}. `hermes hooks allow` shows and allows them."
+        return [*([hint] if waiting else []), *(f"Shell hook of the config: {problem}" for problem in self.problems)]
+
+    def faults(self) -> list[tuple[str, str]]:
+        """Return each hook that does not run and each wrong entry of the config, with what to do."""
+        waiting = (
+            ": ".join(filter(None, (hook.event, hook.command, why, _effect(hook)))) for hook, why in self.pending
+        )
+        form = "docs/operator/hooks.md shows the form of an entry."
+        return [*((text, ALLOW) for text in waiting), *((problem, form) for problem in self.problems)]
 
     def questions(self, reload: Callable[[], None]) -> list[HookQuestion]:
         """Return a question for each hook that waits.
@@ -110,13 +131,25 @@ class ShellHooks:
         title = f"The config runs a program on {hook.event}: {hook.command}. Allow it?"
         return HookQuestion(title, f"It is {why}.\n{consent.difference(hook)}".strip(), allow)
 
-    def _register(self, hook: ShellHook) -> None:
+    def _register(self, hook: ShellHook, run: RunHook) -> None:
         callback = ShellHookCallback(
             hook,
-            self._run_in_sandbox if hook.sandbox else run_program,
+            run,
             environment=self._environment,
             cwd=self._cwd,
             profile=self._profile,
         )
         self._bus.add(hook.event, callback, hook.owner)
         self._owners[hook.owner] = max(self._owners.get(hook.owner, 0.0), hook.timeout_s + MARGIN_S)
+
+
+def _not_allowed(why: str) -> RunHook:
+    """Return what stands for a program that may not run: it fails at each call."""
+    return lambda *_: HookRun(None, problem=f"{why}. {ALLOW}")
+
+
+def _effect(hook: ShellHook) -> str:
+    """Return what follows for tool calls if the program does not run."""
+    if hook.event != "pre_tool_call":
+        return ""
+    return "with `fail_closed`, calls are blocked" if hook.blocks_on_failure else "calls are not checked"

@@ -104,6 +104,10 @@ class ShellHookLoader:
         """Return what a user reads at the start about hooks that do not run."""
         return [] if self._hooks is None else self._hooks.hints()
 
+    def faults(self) -> list[tuple[str, str]]:
+        """Return each hook that does not run and each wrong entry of the config, with what to do."""
+        return [] if self._hooks is None else self._hooks.faults()
+
     def questions(self) -> list[HookQuestion]:
         """Return a question for each hook that waits for consent; an answer yes registers the hooks again."""
         return [] if self._hooks is None else self._hooks.questions(self.load)
