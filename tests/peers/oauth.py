@@ -34,6 +34,9 @@ class OAuthServer(ThreadingHTTPServer):
     denies = False
     lives_s = 3600
     """How long a token lives, as it says."""
+    scope = "models"
+    refusal_status = 400
+    """Status of a refused token; GitHub refuses with 200."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -57,7 +60,7 @@ class OAuthServer(ThreadingHTTPServer):
             "token_url": f"{self.url}/token",
             "device_url": f"{self.url}/device",
             "authorize_url": f"{self.url}/authorize",
-            "scope": "models",
+            "scope": self.scope,
         }
 
     def tokens(self) -> dict[str, Any]:
@@ -98,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._token(dict(parse_qsl(data)))
 
     def _device(self, given: dict[str, str]) -> None:
-        assert given == {"client_id": self.server.client_id, "scope": "models"}
+        assert given == {"client_id": self.server.client_id, "scope": self.server.scope}
         code = secrets.token_hex(8)
         self.server.devices[code] = time.monotonic()
         place = f"{self.server.url}/activate"
@@ -117,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         assert given.pop("client_id") == server.client_id
         error = self._refusal(given)
         if error:
-            self._send({"error": error, "error_description": error.replace("_", " ")}, 400)
+            self._send({"error": error, "error_description": error.replace("_", " ")}, server.refusal_status)
         else:
             server.renewals += given["grant_type"] == "refresh_token"
             self._send(server.tokens())

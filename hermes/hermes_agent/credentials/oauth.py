@@ -173,7 +173,8 @@ def refresh(login: Login) -> Login:
     status, answer = post_form(login.token_url, form)
     if answer.get("access_token"):
         return login._replace(refused="", **_tokens(answer, login.refresh_token))
-    if 400 <= status < 500 and status != 429:
+    # GitHub refuses with status 200
+    if (400 <= status < 500 and status != 429) or (status == 200 and answer.get("error")):
         said = answer.get("error_description") or answer.get("error") or f"status {status}"
         raise LoginExpired(f"{login.provider} does not renew the login {login.label!r}: {said}.", hint=again)
     raise _refused(login.provider, answer, status)

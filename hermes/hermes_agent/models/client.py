@@ -213,7 +213,10 @@ class HttpModelClient:
             return value
         if reply.status in (404, 405, 501) and not (isinstance(value, dict) and "model" in str(value.get("error"))):
             raise errors.no_embeddings(self._endpoint)
-        error = parse_error_reply(value, status=reply.status, retry_after_s=reply.retry_after_s)
+        if reply.status < 400 and not (isinstance(value, dict) and value.get("error")):
+            raise errors.answer_without_embeddings(self._endpoint, model)
+        status = reply.status if reply.status >= 400 else None
+        error = parse_error_reply(value, status=status, retry_after_s=reply.retry_after_s)
         raise errors.error_from_reply(self._endpoint, model, error)
 
     def embedding_cost_usd(self, model: str, usage: Usage) -> float | None:

@@ -30,6 +30,10 @@ _TOO_LONG = re.compile(
 _LIMIT = re.compile(r"(?:maximum|limit|window|size|>)\D{0,40}?(\d[\d,]{2,}\d)", re.IGNORECASE)
 """The limit in such a text: `maximum context length is 8192 tokens`, `210000 tokens > 200000 maximum`."""
 _WAIT = re.compile(r"(?:try again|retry|wait)\D{0,12}((?:[\d.]+ ?(?:ms|h|m(?:in\w*)?|s(?:ec\w*)?)\s*)+)", re.I)
+_OTHER_EMBEDDINGS = (
+    "name a provider that has them with `hermes config set auxiliary.embeddings.provider NAME`, and"
+    " `auxiliary.embeddings.model`"
+)
 _SPAN = re.compile(r"([\d.]+) ?(ms|h|m|s)", re.IGNORECASE)
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -119,11 +123,13 @@ def rejected_request(
 
 def no_embeddings(endpoint: ModelEndpoint) -> UnsupportedOption:
     """Return the error that a provider has no embeddings."""
-    return UnsupportedOption(
-        "model",
-        f"{endpoint.display_name_at_start} has no embeddings: name a provider that has them with"
-        " `hermes config set auxiliary.embeddings.provider NAME`, and `auxiliary.embeddings.model`",
-    )
+    return UnsupportedOption("model", f"{endpoint.display_name_at_start} has no embeddings: {_OTHER_EMBEDDINGS}")
+
+
+def answer_without_embeddings(endpoint: ModelEndpoint, model: str) -> ModelError:
+    """Return the error that a server accepts a request for embeddings, and its answer has none."""
+    why = f"answered at {endpoint.public_url}/embeddings without embeddings"
+    return rejected_request(endpoint, model, why, hint=f"Check `model.base_url`; or {_OTHER_EMBEDDINGS}.")
 
 
 def empty_answer(endpoint: ModelEndpoint, model: str, why: str) -> ModelError:

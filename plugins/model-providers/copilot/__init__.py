@@ -14,7 +14,8 @@ PROFILE = ProviderProfile(
     # https://github.com/microsoft/vscode-copilot-chat/blob/main/src/platform/networking/common/fetch.ts
     option_values={"tool_choice": ("auto", "none", "function")},
     sign_in="GitHub signs in programs that are registered there: register an OAuth app with the device flow at"
-    " https://github.com/settings/applications/new and set `providers.copilot.oauth.client_id`; or take a token.",
+    " https://github.com/settings/applications/new and set `providers.copilot.oauth.client_id`; or take a token. GitHub"
+    " does not document whether Copilot takes the token of such an app.",
     oauth={
         "device_url": "https://github.com/login/device/code",
         "token_url": "https://github.com/login/oauth/access_token",

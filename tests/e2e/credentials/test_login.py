@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -103,7 +104,11 @@ def test_a_key_is_stored_used_listed_and_forgotten(home: Path) -> None:
     assert hermes(home, "auth", "logout", "box").returncode == 1
     refused = hermes(home, "auth", "login", "box", "--api-key", stdin="two words\n")
     assert refused.returncode == 2 and "That is no key" in refused.stderr
-    assert hermes(home, "auth", "login", "nobody", stdin="x\n").returncode == 2
+    for name in ("nobody", "local"):
+        unknown = hermes(home, "auth", "login", name, stdin="x\n")
+        assert unknown.returncode == 2 and f"{name!r} is no provider that one signs in at" in unknown.stderr
+        known = unknown.stderr.partition("Known: ")[2].split(", ")
+        assert "openrouter" in known and "local" not in known
 
 
 def test_a_device_signs_in_and_its_token_is_asked_with(home: Path, server: OAuthServer) -> None:
@@ -119,6 +124,28 @@ def test_a_device_signs_in_and_its_token_is_asked_with(home: Path, server: OAuth
     denied = hermes(home, "auth", "login", "box", "--device", "--label", "two")
     assert denied.returncode == 1 and "Signing in at box failed: access denied." in denied.stderr
     assert len(stored(home)) == 1
+
+
+def test_copilot_signs_in_with_a_device_code_of_an_app_of_one_s_own(
+    home: Path, server: OAuthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    server.scope, server.refusal_status, server.pending = bundled_profile("copilot").oauth["scope"], 200, 1
+    oauth = {name: server.settings[name] for name in ("client_id", "token_url", "device_url")}
+    box = {"base_url": f"{server.url}/v1", "oauth": oauth}
+    config = {"model": {"provider": "copilot", "default": "m-1"}, "providers": {"copilot": box}}
+    (home / "config.yaml").write_text(json.dumps(config))
+
+    done = hermes(home, "auth", "login", "copilot", "--device")
+    assert done.returncode == 0, done.stderr
+    assert f"Open {server.url}/activate and enter WDJB-MJHT" in done.stdout
+    assert ask(home) == "ok" and server.asked == [server.access]
+
+    server.access = server.refresh = "revoked"
+    with pytest.raises(ModelError, match=r"copilot does not renew the login 'copilot': invalid grant") as caught:
+        ask(home)
+    assert "hermes auth login copilot --label copilot" in caught.value.hint
 
 
 @pytest.mark.parametrize("denies", [False, True])
@@ -155,6 +182,31 @@ def test_a_token_that_ended_or_is_refused_is_renewed_before_the_reader_notices(h
     server.access = "revoked elsewhere"
     assert ask(home) == "ok" and server.renewals == 2  # it was refused
     assert server.asked[-1] == server.access == stored(home)[0]["access_token"]
+
+
+def test_a_host_that_runs_for_a_week_keeps_its_login(
+    home: Path, server: OAuthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hermes(home, "auth", "login", "box", "--device")
+    ahead, host, answers = [0.0], Host.build(home), []
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + ahead[0])
+
+    async def main() -> None:
+        client = host.clients.client(selection := host.select_model())
+        for day in range(8):
+            ahead[0] = day * 86_400.0
+            request = ModelRequest(selection.model, [Message("user", "hi")])
+            answers.extend([p.message.text async for p in client.stream(request) if isinstance(p, ModelAnswer)])
+        await host.clients.aclose()
+
+    try:
+        asyncio.run(main())
+    finally:
+        host.bridge.close()
+    assert answers == ["ok"] * 8
+    assert server.renewals == 7  # each before its request: the server saw no token that had ended
+    assert len(set(server.asked)) == len(server.asked) == 8
 
 
 def test_a_login_that_is_not_renewed_says_who_has_to_sign_in_again(home: Path, server: OAuthServer) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -293,6 +294,20 @@ async def test_vertex_renews_its_token_when_it_ends_and_not_before(
         assert await ask(home) == ["It is done."]
         assert await ask(home) == ["It is done."]
         assert len(google.renewed) == 4
+
+
+async def test_a_token_of_google_is_renewed_in_time_for_a_week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead, real = [0.0], time.monotonic
+    with Google() as google:
+        (tmp_path / "account.json").write_text(json.dumps(account(google)))
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
+        home = home_for(tmp_path, "vertex", google.url)
+        _forget()
+        monkeypatch.setattr(time, "monotonic", lambda: real() + ahead[0])
+        for day in range(8):
+            ahead[0] = day * 86_400.0
+            assert await ask(home) == ["It is done."]
+            assert len(google.renewed) == day + 1
 
 
 def _forget() -> None:

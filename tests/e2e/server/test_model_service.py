@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
 from aiohttp import web
@@ -19,18 +20,36 @@ from peers.wires import Reply, WireModel
 from unit.server.scripted_door import KEY, LIMIT_S, serving
 
 ASK: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
-TITLE = """### Task:
-Generate a concise, 3-5 word title with an emoji summarizing the chat history.
+TASKS = {
+    "title": """Generate a concise, 3-5 word title with an emoji summarizing the chat history.
 ### Guidelines:
 - Keep it clear and simple.
 ### Output:
-JSON format: { "title": "your concise title here" }
+JSON format: { "title": "your concise title here" }""",
+    "tags": """Generate 1-3 broad tags categorizing the main themes of the chat history, along with 1-3 more specific \
+subtopic tags.
+### Guidelines:
+- Start with high-level domains.
+### Output:
+JSON format: { "tags": ["tag1", "tag2", "tag3"] }""",
+    "follow_ups": """Suggest 3-5 relevant follow-up questions or prompts that the user might naturally ask next in \
+this conversation as a **user**, based on the chat history, to help continue or deepen the discussion.
+### Guidelines:
+- Make questions concise.
+### Output:
+JSON format: { "follow_ups": ["Question 1?", "Question 2?", "Question 3?"] }""",
+}
+"""The prompts that Open WebUI sends after a turn (its documented defaults, shortened).
+
+https://docs.openwebui.com/reference/env-configuration
+"""
+HISTORY = """
 ### Chat History:
 <chat_history>
 USER: What is the capital of Norway?
 ASSISTANT: Oslo.
 </chat_history>"""
-"""The form of the prompts that Open WebUI sends after a turn (its documented default, shortened)."""
+TITLE = f"### Task:\n{TASKS['title']}{HISTORY}"
 
 
 class Embedder(WireModel):
@@ -153,6 +172,38 @@ async def test_a_provider_without_embeddings_is_named_with_what_to_do(tmp_path: 
         assert "auxiliary.embeddings.provider" in error.message
 
 
+class WithoutEmbeddings(Embedder):
+    """A model server that answers requests for embeddings with 200 and something else."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        super().__init__()
+        self._answer = answer
+
+    async def _embeddings(self, request: web.Request) -> web.Response:
+        return web.json_response(self._answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"object": "list"}, "without embeddings (model 'e-1')"),
+        ({"error": {"message": "the pool is empty"}}, "refused the request: the pool is empty (model 'e-1')"),
+    ],
+)
+async def test_a_server_that_answers_200_without_embeddings_refused_nothing(
+    tmp_path: Path, answer: dict[str, Any], said: str
+) -> None:
+    async def ask(host: Host, client: openai.AsyncOpenAI) -> openai.APIStatusError:
+        with pytest.raises(openai.APIStatusError) as caught:
+            await client.embeddings.create(model="e-1", input="ab")
+        return caught.value
+
+    with WithoutEmbeddings(answer) as model:
+        error = await run(tmp_path, model, ask)
+    assert said in error.message and "status 200" not in error.message
+    assert error.status_code == 502
+
+
 async def test_a_title_for_a_web_client_is_written_by_its_own_model_without_tools(tmp_path: Path) -> None:
     async def ask(host: Host, client: openai.AsyncOpenAI) -> Any:
         message = [{"role": "user", "content": TITLE}]
@@ -174,3 +225,30 @@ async def test_a_title_for_a_web_client_is_written_by_its_own_model_without_tool
     ]
     assert [message["role"] for message in bodies[0]["messages"]] == ["user"]
     assert bodies[0]["max_tokens"] == 50
+
+
+async def test_bodies_as_open_webui_sends_them_are_answered(tmp_path: Path) -> None:
+    answer = '{"title": "Norway", "tags": ["Norway"], "follow_ups": ["And Sweden?"]}'
+
+    async def ask(host: Host, client: openai.AsyncOpenAI) -> tuple[str, list[str]]:
+        async def post(body: dict[str, Any]) -> httpx.Response:
+            key = {"Authorization": f"Bearer {client.api_key}"}
+            return await http.post("chat/completions", json={"model": "hermes-agent", **body}, headers=key)
+
+        async with httpx.AsyncClient(base_url=str(client.base_url), trust_env=False, timeout=LIMIT_S * 4) as http:
+            chat = {"stream": True, "stream_options": {"include_usage": True}, **ASK}
+            streamed = (await post(chat)).raise_for_status().text
+            said = []
+            for name, task in TASKS.items():
+                prompt = [{"role": "user", "content": f"### Task:\n{task}{HISTORY}"}]
+                limit = {"max_completion_tokens": 1000} if name == "title" else {}
+                done = (await post({"messages": prompt, "stream": False, **limit})).raise_for_status().json()
+                said += list(json.loads(done["choices"][0]["message"]["content"]))
+        return streamed, said
+
+    with WireModel(Reply(answer)) as model:
+        streamed, said = await run(tmp_path, model, ask, auxiliary={"web_client": {"model": "small-1"}})
+        bodies = model.bodies
+    assert streamed.endswith("data: [DONE]\n\n") and '"usage":{' in streamed
+    assert said == list(json.loads(answer)) * 3
+    assert [(body["model"], "tools" in body) for body in bodies] == [("m-1", True), *[("small-1", False)] * 3]

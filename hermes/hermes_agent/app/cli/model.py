@@ -221,9 +221,11 @@ def _provider(host: Host, name: str) -> ModelProvider:
     own = host.config.settings.providers.get(name)
     provider = provider_from_config(name, own, known) if isinstance(own, dict) else known
     if provider is None or isinstance(provider.profile, ClientProfile):
+        every = [each for key in host.model_providers.names() if (each := host.model_providers.get(key)) is not None]
+        names = [each.name for each in every if not isinstance(each.profile, ClientProfile)]
         raise UserError(
             f"{name!r} is no provider that one signs in at.",
-            hint=f"Known: {', '.join(host.model_providers.names())}, and names under `providers`.",
+            hint=f"Known: {', '.join(names)}, and names under `providers`.",
             exit_status=EXIT_USAGE,
         )
     return provider
