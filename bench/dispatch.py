@@ -23,6 +23,8 @@ HOOKS = ("pre_tool_call", "post_tool_call")
 PROCESSES = 7
 ROUNDS, WARM = 30, 5
 """Turns of each, and those before them that do not count."""
+GOAL, NOISE = 0.8, 0.05
+"""The goal of a call with hooks, and by how much a busy machine moves the figure: 0.79 to 0.81 at a load of 15."""
 
 Ask = Callable[[str, int], float]
 """`ask(name, times)`: the microseconds of one of so many runs."""
@@ -52,7 +54,7 @@ def measure(installations: Sequence[Installation], folder: Path) -> list[Row]:
             )
     return [
         _row("handle_function_call without hooks", plain, budget=1.0),
-        _row("handle_function_call with a pre and a post hook", hooked, budget=0.9),
+        _row("handle_function_call with a pre and a post hook", hooked, budget=GOAL + NOISE),
         _row("definitions of 520 tools", listed, budget=0.1),
         _asynchronous(turns),
     ]

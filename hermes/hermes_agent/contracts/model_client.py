@@ -126,6 +126,8 @@ class RequestOptions:
 
     def apply_to(self, request: ModelRequest, *, first: bool) -> ModelRequest:
         """Return the request with these options; `first` says that it is the first request of the turn."""
+        if self.tool_choice == "none":
+            request = replace(request, tools=())
         extra = {**request.extra, **self.extra}
         if first and self.tool_choice not in (None, "auto", "none") and request.tools:
             extra["tool_choice"] = self.tool_choice

@@ -230,6 +230,7 @@ class DailyMaintenance(Watch):
         settings: returns the settings in effect.
         run: runs a sync call in a worker.
         features: does the daily work of the features and returns the number of removed items.
+        sleep: waits for some seconds.
     """
 
     NAME = "upkeep"
@@ -240,11 +241,14 @@ class DailyMaintenance(Watch):
         settings: Callable[[], Settings],
         run: Callable[..., Awaitable[int]],
         features: Callable[[], int] = lambda: 0,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._path = path
         self._settings = settings
         self._run = run
         self._features = features
+        self._sleep = sleep
 
     async def once(self) -> int:
         """Do the work of a day, and return the number of removed rows and files."""
@@ -255,11 +259,11 @@ class DailyMaintenance(Watch):
         return files + rows + await self._run(self._features)
 
     async def _watch(self) -> None:
-        await asyncio.sleep(FIRST_DELAY_S)
+        await self._sleep(FIRST_DELAY_S)
         while True:
             try:
                 if removed := await self.once():
                     logger.info("maintenance: expired rows and files removed: %d", removed)
             except (UserError, sqlite3.Error, OSError) as exc:
                 logger.warning("maintenance: old sessions and checkpoints are kept: %s", exc)
-            await asyncio.sleep(DAY_S)
+            await self._sleep(DAY_S)

@@ -193,19 +193,30 @@ def test_usage_and_insights_show_what_a_conversation_cost(
     assert found["cause"]["turn"]["requests"] == 1
 
 
-async def test_a_cap_is_announced_once_before_it_is_reached(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, ["one", "two", "three", "four"], limits=UsageLimits(session_tokens=45, day_tokens=1000))
+@pytest.mark.parametrize(
+    ("key", "platform", "subject"),
+    [
+        ("session", "cli", "This session has used {}"),
+        ("job", "cron", "This job has used {}"),
+        ("day", "cli", "The agent has used {} today"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("unit", "cap", "used", "limit"), [("tokens", 130, "108 tokens", "130"), ("usd", 13.0, "$10.80", "$13.00")]
+)
+async def test_a_cap_is_announced_once_when_four_fifths_of_it_are_used(
+    tmp_path: Path, key: str, platform: str, subject: str, unit: str, cap: float, used: str, limit: str
+) -> None:
+    limits = UsageLimits(**{f"{key}_{unit}": cap}, unknown_price=100_000)  # type: ignore[arg-type]
+    bench = Bench(tmp_path, ["twelve tokens"] * 11, limits=limits)
 
     async def work() -> list[list[str]]:
-        talk = await bench.open("s1")
-        found = []
-        for text in ("a", "b", "c", "d"):
-            events = await events_of(talk, text)
-            found.append([event.text for event in events if isinstance(event, Notice)])
-        return found
+        talk = await bench.open("s1", platform=platform)
+        turns = [await events_of(talk, "go") for _ in range(11)]
+        return [[event.text for event in events if isinstance(event, Notice)] for events in turns]
 
-    notice = "This session has used 36 tokens of the operator's limit of 45 (`limits.session_tokens`)."
-    assert await bench.run(work()) == [[], [], [], [notice]]
+    notice = f"{subject.format(used)} of the operator's limit of {limit} (`limits.{key}_{unit}`)."
+    assert await bench.run(work()) == [*[[]] * 9, [notice], []]
 
 
 def test_insights_show_sessions_people_and_plugins_and_draw_a_picture(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -92,6 +94,28 @@ async def test_a_stored_session_keeps_its_model_when_the_hour_of_a_rule_ends(tmp
         hour[0] = 5
         assert (ask("s2"), ask("")) == ("day", "night")
         await host.aclose()
+
+
+@pytest.mark.parametrize(("limit", "chosen"), [(2, "fair"), (1.99, "m-1"), (3, "dear")])
+async def test_a_rule_takes_a_model_up_to_its_price_and_passes_over_a_dearer_one(
+    tmp_path: Path, limit: float, chosen: str
+) -> None:
+    prices = {"dear": "0.000003", "fair": "0.000002"}  # for a token of the answer
+    listed = [{"id": name, "pricing": {"prompt": "0", "completion": price}} for name, price in prices.items()]
+    with WireModel() as model:
+        host = _home(tmp_path, model, routes=[{"model": name, "max_price": limit} for name in prices])
+        file = host.model_infos._file(host.select_model().endpoint)
+        await asyncio.to_thread(_write_models, file, listed)
+        try:
+            await say(host, "hi")
+        finally:
+            await host.aclose()
+        assert [body["model"] for body in model.bodies] == [chosen]
+
+
+def _write_models(file: Path, listed: list[dict[str, Any]]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"fetched_at": time.time(), "models": listed}))
 
 
 async def test_a_failed_provider_is_tried_with_a_probe_and_the_fallback_is_announced_once(tmp_path: Path) -> None:

@@ -81,7 +81,8 @@ async def test_options_of_a_session_reach_its_model_and_are_left_out_once_where_
 
 
 async def test_a_side_task_has_options_of_its_own(tmp_path: Path) -> None:
-    task = {"temperature": 0.1, "top_p": 0.9, "max_tokens": 40, "seed": 3, "stop": ["END"], "reasoning_effort": "low"}
+    task: dict[str, Any] = {"temperature": 0.1, "top_p": 0.9, "max_tokens": 40, "seed": 3, "stop": ["END"]}
+    task |= {"reasoning_effort": "low", "response_format": {"type": "json_object"}}
 
     with WireModel(Reply("no seed here: seed is not supported", status=400), Reply("A title")) as model:
         host = Host.build(_home(tmp_path, model, auxiliary={"title_generation": task}))
@@ -92,3 +93,23 @@ async def test_a_side_task_has_options_of_its_own(tmp_path: Path) -> None:
         first, second = model.bodies
     assert {name: first[name] for name in task} == task
     assert {name: second.get(name) for name in task} == {**task, "seed": None}
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [("required", {"tool_choice": "required", "tools": ["look"]}), ("auto", {"tools": ["look"]}), ("none", {})],
+)
+async def test_a_side_task_has_a_choice_among_the_tools_that_its_call_offers(
+    tmp_path: Path, choice: str, sent: dict[str, Any]
+) -> None:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    with WireModel(Reply("Done.")) as model:
+        host = Host.build(_home(tmp_path, model, auxiliary={"mcp": {"tool_choice": choice}}))
+        try:
+            await host.side_request("mcp", [{"role": "user", "content": "Look."}], tools=[tool])
+        finally:
+            await host.aclose()
+        [body] = model.bodies
+    if "tools" in body:
+        body["tools"] = [each["function"]["name"] for each in body["tools"]]
+    assert {name: body[name] for name in ("tool_choice", "tools") if name in body} == sent

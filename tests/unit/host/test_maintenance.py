@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -49,3 +50,28 @@ async def test_what_messages_brought_and_long_results_go_with_their_age(tmp_path
         there.append([file.exists() for file in (*files, fresh)])
 
     assert there == [[True] * 5, [False, False, False, True, True]]
+
+
+async def test_nothing_is_removed_or_fetched_at_the_start_of_a_daemon(tmp_path: Path) -> None:
+    Transcript(tmp_path / "state.db").close()
+    waits: asyncio.Queue[float] = asyncio.Queue()
+    over, work = asyncio.Semaphore(0), []
+
+    async def sleep(seconds: float) -> None:
+        waits.put_nowait(seconds)
+        await over.acquire()
+
+    def features() -> int:
+        work.append("prices")
+        return 0
+
+    upkeep = DailyMaintenance(tmp_path / "state.db", lambda: Settings({}), _run, features, sleep=sleep)
+    await upkeep.start()
+    first = await waits.get()
+    before = list(work)
+    over.release()
+    second = await waits.get()
+    await upkeep.drain(1.0)
+
+    assert (first >= 300, before) == (True, [])
+    assert (second, work) == (86_400, ["prices"])
