@@ -248,7 +248,7 @@ class LocalModelClient:
     def loading_notice(self) -> str:
         """Return a sentence on what the next request waits for (see `LoadingModel`)."""
         path = self._settings.path
-        if self._server.pid is not None or not path.is_file():
+        if self._server.is_ready or not path.is_file():
             return ""
         size = format_bytes(path.stat().st_size)
         return f"Loading the embedded model {self._settings.alias} ({size}) …"

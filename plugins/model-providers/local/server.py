@@ -111,6 +111,11 @@ class LocalModelServer:
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the child has loaded its weights, so that a request need not wait for it."""
+        return self._address is not None and self.pid is not None
+
     @contextlib.asynccontextmanager
     async def use(self) -> AsyncIterator[ServerAddress]:
         """Return the address of the child for a request; while one runs, the child is not idle."""

@@ -17,12 +17,14 @@ from hermes_agent.core.errors import ModelError
 from local_model import (
     CHILD_ENVIRONMENT,
     LOAD,
+    LocalModelClient,
     LocalModelServer,
     LocalServerSettings,
     child_environment,
     default_threads,
+    services,
 )
-from waiting import wait_for_end
+from waiting import until, wait_for_end
 
 CHILD = Path(__file__).with_name("scripted_child.py")
 
@@ -172,6 +174,22 @@ async def test_a_start_that_hangs_is_given_up_at_the_deadline(tmp_path: Path) ->
     error = await main()
     assert error.hint == "Its last lines:\nloading"
     assert not alive(told(tmp_path)[0]["pid"])
+
+
+async def test_each_that_waits_for_the_weights_is_told_so_until_they_are_loaded(tmp_path: Path) -> None:
+    server = scripted(tmp_path, {"start": "hang"})
+    client = LocalModelClient(services(), LocalServerSettings(tmp_path / "weights.gguf", "tiny"), server=server)
+    said = [client.loading_notice()]
+    start = asyncio.create_task(server.ensure_started())
+    await asyncio.to_thread(until, lambda: server.pid is not None)
+    said.append(client.loading_notice())  # of a second conversation, while the first waits
+    start.cancel()
+    await asyncio.gather(start, return_exceptions=True)
+    (tmp_path / "weights.gguf").write_text("[]")
+    await server.ensure_started()
+    said.append(client.loading_notice())
+    await client.aclose()
+    assert said == ["Loading the embedded model tiny (19 B) …"] * 2 + [""]
 
 
 async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:

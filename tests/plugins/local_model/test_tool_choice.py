@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.messages import Message
+from hermes_agent.testing import plugin_host
 from local_model import MENU_MAX, SMALL_OFFER, build_prompt, other_ways, rank_tools, services, split_steps, tool_name
+
+CALCULATOR = Path(__file__).parents[3] / "examples" / "plugins" / "calculator"
 
 
 def tool(name: str, description: str = "", **properties: str) -> dict[str, Any]:
@@ -17,27 +21,23 @@ def tool(name: str, description: str = "", **properties: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
-SHIPPED = [
-    tool("calculate", "Evaluate a math expression. Use it for any math.", expression="string"),
-    tool("clarify", "Ask the person.", question="string"),
-    tool("cronjob", "Schedule work for later.", action="string"),
-    tool("execute_code", "Run a Python script.", code="string"),
-    tool("memory", "Keep what will matter.", target="string"),
-    tool("patch", "Change files.", mode="string"),
-    tool("read_file", "Read a text file, or list a directory.", path="string"),
-    tool("search_files", "Search file contents.", pattern="string"),
-    tool("session_search", "Look up earlier conversations.", query="string"),
-    tool("terminal", "Run a shell command.", command="string"),
-    tool("todo", "Your list."),
-    tool("unit_convert", "Convert between units.", value="number", from_unit="string", to_unit="string"),
-    tool("web_extract", "Read web pages.", urls="array"),
-    tool("web_search", "Search the web.", query="string"),
-    tool("write_file", "Create a file.", path="string", content="string"),
-]
+@pytest.fixture(scope="module")
+def shipped() -> list[dict[str, Any]]:
+    """The tools that the model of a fresh home with the guide's calculator is sent."""
+    with plugin_host(CALCULATOR, model=["Hello."]) as host:
+        host.ask("Hello!")
+        [request] = host.model.requests
+        return list(request["tools"])
 
 
-def menu(question: str, tools: list[dict[str, Any]] = SHIPPED, **more: Any) -> list[str]:
+def menu(tools: list[dict[str, Any]], question: str, **more: Any) -> list[str]:
     return [tool_name(each) for each in rank_tools(tools, question, **more)]
+
+
+def test_the_shipped_tools_are_more_than_are_ever_on_a_menu(shipped: list[dict[str, Any]]) -> None:
+    names = set(map(tool_name, shipped))
+    assert len(shipped) == len(names) > MENU_MAX
+    assert {"calculate", "unit_convert", "terminal", "read_file", "web_search", "cronjob"} <= names
 
 
 @pytest.mark.parametrize(
@@ -55,18 +55,20 @@ def menu(question: str, tools: list[dict[str, Any]] = SHIPPED, **more: Any) -> l
         ("Remind me every day at nine", "cronjob"),
     ],
 )
-def test_the_tool_that_a_question_needs_is_first(question: str, first: str) -> None:
-    assert menu(question)[0] == first
+def test_the_tool_that_a_question_needs_is_first(shipped: list[dict[str, Any]], question: str, first: str) -> None:
+    assert menu(shipped, question)[0] == first
 
 
-def test_the_calculator_does_not_attract_code_and_dates() -> None:
+def test_the_calculator_does_not_attract_code_and_dates(shipped: list[dict[str, Any]]) -> None:
     for question in ("What does len(os.listdir()) give?", "Which day of the week was 2000-01-01?"):
-        assert "calculate" not in menu(question)
+        assert "calculate" not in menu(shipped, question)
 
 
-def test_a_tool_made_for_the_question_stands_alone_and_a_vague_question_gets_the_general_ones() -> None:
-    assert menu("What is 417 times 23?") == ["calculate"]
-    assert menu("Hm?") == ["terminal", "read_file", "search_files", "write_file"]
+def test_a_tool_made_for_the_question_stands_alone_and_a_vague_question_gets_the_general_ones(
+    shipped: list[dict[str, Any]],
+) -> None:
+    assert menu(shipped, "What is 417 times 23?") == ["calculate"]
+    assert menu(shipped, "Hm?") == ["terminal", "read_file", "search_files", "write_file"]
 
 
 @pytest.mark.parametrize(
@@ -77,78 +79,86 @@ def test_a_tool_made_for_the_question_stands_alone_and_a_vague_question_gets_the
         *("How tall is the Eiffel tower?", "Please, in one sentence: translate good night into French."),
     ],
 )
-def test_a_greeting_and_a_question_of_general_knowledge_have_an_empty_menu(question: str) -> None:
-    assert menu(question) == []
-    given = ModelRequest("m", [Message("user", question)], SHIPPED)
+def test_a_greeting_and_a_question_of_general_knowledge_have_an_empty_menu(
+    shipped: list[dict[str, Any]], question: str
+) -> None:
+    assert menu(shipped, question) == []
+    given = ModelRequest("m", [Message("user", question)], shipped)
     prompt = build_prompt(given, 8192, services().mask_message)
     schema = prompt.body()["response_format"]["json_schema"]["schema"]
     assert schema["properties"]["action"] == {"const": "final"}
     assert prompt.messages[-1]["content"] == f"{question}\n[Tools for this: none]"
 
 
-def test_a_question_that_names_a_file_gets_the_tools_of_files() -> None:
-    chosen = menu("Summarise report.txt in one sentence", names_file=True)
+def test_a_question_that_names_a_file_gets_the_tools_of_files(shipped: list[dict[str, Any]]) -> None:
+    chosen = menu(shipped, "Summarise report.txt in one sentence", names_file=True)
     assert chosen[0] == "read_file"
     assert not {"session_search", "calculate", "web_search"} & set(chosen)
 
 
-def test_the_tool_of_an_enabled_plugin_is_found_by_its_own_words() -> None:
+def test_the_tool_of_an_enabled_plugin_is_found_by_its_own_words(shipped: list[dict[str, Any]]) -> None:
     weather = tool("get_forecast", "Tell the weather of a city.", city="string")
-    assert menu("What will the weather be in the city of Oslo?", [*SHIPPED, weather])[0] == "get_forecast"
+    assert menu([*shipped, weather], "What will the weather be in the city of Oslo?")[0] == "get_forecast"
 
 
 def test_few_tools_are_all_on_the_menu_and_many_never_more_than_the_limit() -> None:
     few = [tool(f"other_{n}") for n in range(SMALL_OFFER)]
-    assert sorted(menu("anything", few)) == sorted(map(tool_name, few))
+    assert sorted(menu(few, "anything")) == sorted(map(tool_name, few))
     many = [tool(f"weather_{n}", "weather") for n in range(30)]
-    assert len(menu("the weather", many)) == MENU_MAX
+    assert len(menu(many, "the weather")) == MENU_MAX
 
 
-def test_a_short_question_continues_with_the_tool_of_the_turn_before() -> None:
-    assert menu("And 50?", recent=["unit_convert"])[0] == "unit_convert"
+def test_a_short_question_continues_with_the_tool_of_the_turn_before(shipped: list[dict[str, Any]]) -> None:
+    assert menu(shipped, "And 50?", recent=["unit_convert"])[0] == "unit_convert"
 
 
-def test_after_a_failed_tool_the_nearest_others_are_named() -> None:
-    assert other_ways(SHIPPED, "search_files", "Which file contains the word x?", names_file=False)[0] == "read_file"
+def test_after_a_failed_tool_the_nearest_others_are_named(shipped: list[dict[str, Any]]) -> None:
+    assert other_ways(shipped, "search_files", "Which file contains the word x?", names_file=False)[0] == "read_file"
 
 
-def test_a_tool_that_the_question_says_to_use_is_called_before_an_answer() -> None:
+def test_a_tool_that_the_question_says_to_use_is_called_before_an_answer(shipped: list[dict[str, Any]]) -> None:
     question = "How many letters r are in the word strawberry? Use calculate."
-    assert menu(question) == ["calculate"]
-    given = ModelRequest("m", [Message("user", question)], SHIPPED)
+    assert menu(shipped, question) == ["calculate"]
+    given = ModelRequest("m", [Message("user", question)], shipped)
     schema = build_prompt(given, 8192, services().mask_message).body()["response_format"]["json_schema"]["schema"]
     assert schema["properties"]["action"] == {"const": "calculate"}
 
 
-def test_what_could_not_be_converted_is_not_calculated_with_a_factor_of_the_model() -> None:
-    assert "calculate" not in other_ways(SHIPPED, "unit_convert", "Convert 3 furlongs to kilobytes", names_file=False)
+def test_what_could_not_be_converted_is_not_calculated_with_a_factor_of_the_model(
+    shipped: list[dict[str, Any]],
+) -> None:
+    assert "calculate" not in other_ways(shipped, "unit_convert", "Convert 3 furlongs to kilobytes", names_file=False)
 
 
-def request(*messages: Message) -> list[dict[str, Any]]:
-    given = ModelRequest("m", messages, SHIPPED, session_id="s")
+def request(shipped: list[dict[str, Any]], *messages: Message) -> list[dict[str, Any]]:
+    given = ModelRequest("m", messages, shipped, session_id="s")
     return list(build_prompt(given, 8192, services().mask_message).messages)
 
 
-def test_the_prompt_of_the_next_turn_begins_with_the_prompt_and_answer_of_this_one() -> None:
+def test_the_prompt_of_the_next_turn_begins_with_the_prompt_and_answer_of_this_one(
+    shipped: list[dict[str, Any]],
+) -> None:
     turn = [Message("system", "Working directory: /srv"), Message("user", "What is 15% of 240?")]
-    first = request(*turn)
+    first = request(shipped, *turn)
     answered = [*turn, Message("assistant", "36")]
-    second = request(*answered, Message("user", "Read plan.txt"))
+    second = request(shipped, *answered, Message("user", "Read plan.txt"))
     assert first[-1]["content"] == "What is 15% of 240?\n[Tools for this: calculate]"
     assert second[: len(first)] == first
     assert second[-1]["content"] == "Read plan.txt\n[Tools for this: read_file]"
 
 
-def test_the_grammar_takes_the_tools_of_the_menu_alone() -> None:
-    given = ModelRequest("m", [Message("user", "What is 15% of 240?")], SHIPPED)
+def test_the_grammar_takes_the_tools_of_the_menu_alone(shipped: list[dict[str, Any]]) -> None:
+    given = ModelRequest("m", [Message("user", "What is 15% of 240?")], shipped)
     prompt = build_prompt(given, 8192, services().mask_message)
     assert [each.name for each in prompt.tools] == ["calculate"]
 
 
-def test_a_tool_beyond_those_described_before_the_conversation_is_described_on_the_menu() -> None:
+def test_a_tool_beyond_those_described_before_the_conversation_is_described_on_the_menu(
+    shipped: list[dict[str, Any]],
+) -> None:
     more = [tool(f"extra_{n}") for n in range(10)]
     forecast = tool("get_forecast", "Tell the weather.", city="string")
-    given = ModelRequest("m", [Message("user", "How is the weather?")], [*SHIPPED, *more, forecast])
+    given = ModelRequest("m", [Message("user", "How is the weather?")], [*shipped, *more, forecast])
     text = build_prompt(given, 8192, services().mask_message).messages[-1]["content"]
     assert text.endswith("- get_forecast(city: string): Tell the weather.")
 
