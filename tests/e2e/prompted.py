@@ -45,7 +45,11 @@ class PromptedCommand:
             self.say(line)
         else:
             self.process.sendeof()
-        self.process.expect(pexpect.EOF)
+        return self.end()
+
+    def end(self) -> int:
+        """Wait for the end, and return the exit status."""
+        self.process.expect(pexpect.EOF, timeout=120)
         self.seen += ESCAPES.sub("", self.process.before)
         self.raw += self.process.before
         self.process.close()

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from peers.scripted import KEY
+from prompted import PromptedCommand
 from worlds import PROMPTS, Prompt, answer, make_home, power_prompt, results_seen, run, script
 
 EXAMPLES = Path(__file__).parents[1] / "plugins" / "examples"
@@ -24,6 +25,27 @@ def test_the_prompts_of_the_guide_reach_the_tool_and_come_back(prompt: Prompt, t
         assert prompt.result in results_seen(model)[0]
     assert prompt.tool in done.stderr
     assert prompt.result.split()[0] in done.stderr
+
+
+COLOURS = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;\d+)*m")
+
+
+@pytest.mark.parametrize(
+    ("value", "others", "coloured"),
+    [("", [], ["-z"]), ("1", [("--help",), ("doctor", "--offline"), ("plugins", "list")], [])],
+)
+def test_no_color_holds_for_commands_at_a_terminal(
+    tmp_path: Path, scripted, value: str, others: list[tuple[str, ...]], coloured: list[str]
+) -> None:
+    prompt = power_prompt()
+    with scripted(script(prompt)) as model:
+        home = make_home(tmp_path, model)
+        commands = [("-z", prompt.question), *others]
+        running = {command[0]: PromptedCommand(home, *command, NO_COLOR=value) for command in commands}
+        statuses = {name: command.end() for name, command in running.items()}
+    assert (statuses["-z"], answer(prompt) in running["-z"].seen) == (0, True)
+    assert all(command.seen for command in running.values())
+    assert [name for name, command in running.items() if COLOURS.search(command.raw)] == coloured
 
 
 def test_a_question_on_standard_input_is_answered_too(tmp_path: Path, scripted) -> None:
