@@ -16,14 +16,12 @@ import pytest
 from contracts.platform_suite import Bench, PlatformSuite, drive
 from contracts.test_pages import PAGES, outline
 from hermes_agent.adapters.base import BasePlatformAdapter
-from hermes_agent.adapters.config import BUILTIN_PLATFORMS, Platform, PlatformConfig
+from hermes_agent.adapters.config import BUILTIN_PLATFORMS, Platform, PlatformConfig, PlatformEntry, cron_target
 from hermes_agent.adapters.events import MessageEvent
 from hermes_agent.adapters.registry import (
     PLATFORM,
     SLACK_ACTION,
-    PlatformEntry,
     PlatformRegistry,
-    cron_target,
     gateway_config,
 )
 from hermes_agent.app.main import main

@@ -15,7 +15,8 @@ import pexpect
 import pytest
 
 from contracts.platform_suite import Bench, PlatformSuite
-from hermes_agent.adapters.events import call_send, is_timeout_error
+from hermes_agent.adapters.events import call_send
+from hermes_agent.adapters.text import is_timeout_error
 from hermes_agent.config import load
 from peers.install import NotInstalled
 from peers.irc import IrcServer, Person, inspircd, ngircd

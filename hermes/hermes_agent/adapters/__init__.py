@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from hermes_agent.adapters.config import HomeChannel as HomeChannel
     from hermes_agent.adapters.config import Platform as Platform
     from hermes_agent.adapters.config import PlatformConfig as PlatformConfig
+    from hermes_agent.adapters.config import PlatformEntry as PlatformEntry
     from hermes_agent.adapters.events import CHAT_TYPES as CHAT_TYPES
-    from hermes_agent.adapters.events import ERROR_KINDS as ERROR_KINDS
     from hermes_agent.adapters.events import EphemeralReply as EphemeralReply
     from hermes_agent.adapters.events import MessageEvent as MessageEvent
     from hermes_agent.adapters.events import MessageType as MessageType
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from hermes_agent.adapters.events import SendResult as SendResult
     from hermes_agent.adapters.events import SessionSource as SessionSource
     from hermes_agent.adapters.events import build_session_key as build_session_key
-    from hermes_agent.adapters.events import classify_send_error as classify_send_error
     from hermes_agent.adapters.events import get_session_env as get_session_env
     from hermes_agent.adapters.events import merge_pending_message_event as merge_pending_message_event
     from hermes_agent.adapters.markdown import MATRIX as MATRIX
@@ -83,9 +82,10 @@ if TYPE_CHECKING:
     from hermes_agent.adapters.questions import approval_text as approval_text
     from hermes_agent.adapters.questions import confirmation_buttons as confirmation_buttons
     from hermes_agent.adapters.questions import may_answer as may_answer
-    from hermes_agent.adapters.registry import PlatformEntry as PlatformEntry
     from hermes_agent.adapters.sender import MessageSender as MessageSender
+    from hermes_agent.adapters.text import ERROR_KINDS as ERROR_KINDS
     from hermes_agent.adapters.text import as_command as as_command
+    from hermes_agent.adapters.text import classify_send_error as classify_send_error
     from hermes_agent.adapters.text import convert_table_to_bullets as convert_table_to_bullets
     from hermes_agent.adapters.text import prefix_within_utf16_limit as prefix_within_utf16_limit
     from hermes_agent.adapters.text import redact_phone as redact_phone
@@ -185,10 +185,10 @@ _MODULES = {
         "release_scoped_lock"
     ),
     "base": "BasePlatformAdapter",
-    "config": "HomeChannel Platform PlatformConfig",
+    "config": "HomeChannel Platform PlatformConfig PlatformEntry",
     "events": (
-        "CHAT_TYPES ERROR_KINDS EphemeralReply MessageEvent MessageType ProcessingOutcome SendResult "
-        "SessionSource build_session_key classify_send_error get_session_env merge_pending_message_event"
+        "CHAT_TYPES EphemeralReply MessageEvent MessageType ProcessingOutcome SendResult "
+        "SessionSource build_session_key get_session_env merge_pending_message_event"
     ),
     "markdown": "MATRIX PLAIN TELEGRAM XMPP Dialect render",
     "media": (
@@ -207,11 +207,10 @@ _MODULES = {
     "questions": (
         "APPROVALS CHOICE ReactionQuestions answer_text approval_buttons approval_text confirmation_buttons may_answer"
     ),
-    "registry": "PlatformEntry",
     "sender": "MessageSender",
     "text": (
-        "as_command convert_table_to_bullets prefix_within_utf16_limit redact_phone split_message strip_markdown "
-        "strip_mention utf16_len"
+        "ERROR_KINDS as_command classify_send_error convert_table_to_bullets prefix_within_utf16_limit redact_phone "
+        "split_message strip_markdown strip_mention utf16_len"
     ),
 }
 """Public names by module."""

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hermes_agent.adapters import adapter_state
-from hermes_agent.adapters.config import Platform, PlatformConfig
+from hermes_agent.adapters.config import NATIVE_ATTRIBUTES, Platform, PlatformConfig
 from hermes_agent.adapters.events import (
     MessageEvent,
     ProcessingOutcome,
@@ -40,20 +40,6 @@ DirectLoop = Callable[["BasePlatformAdapter", MessageEvent], Awaitable[None]]
 EventHandler = Callable[[dict[str, Any], SessionSource], Awaitable[None]]
 HandlerFactory = tuple[str, Callable[[Any], Any]]
 """A plugin, and its function that is given the native object of a platform."""
-
-NATIVE_ATTRIBUTES = {
-    "telegram": ("_app", "_application"),
-    "discord": ("_client", "_bot"),
-    "slack": ("_app",),
-    "matrix": ("_client",),
-    "teams": ("_app",),
-    "dingtalk": ("_stream_client", "_client"),
-    "feishu": ("_client",),
-    "line": ("_app",),
-    "api_server": ("_app",),
-    "msgraph_webhook": ("_app",),
-}
-"""By platform: attributes in which adapters keep the object of the service's SDK."""
 
 
 class PlatformEvent(NamedTuple):
@@ -100,6 +86,7 @@ class BasePlatformAdapter(MessageSender):
 
     supports_inchannel_continuable: bool = False
     interactive_resume: bool = True
+    serves_profile_prefix: bool = False
     gateway_runner: Any = None
 
     def __init__(self, config: PlatformConfig, platform: Platform | str | None = None) -> None:
@@ -125,6 +112,7 @@ class BasePlatformAdapter(MessageSender):
         self._fatal_error: tuple[str, str, bool] | None = None
         self._platform_lock: tuple[str, str] | None = None
         self._platform_event_handler: EventHandler | None = None
+        self._reaction_handler: Callable[[dict[str, Any]], Awaitable[None]] | None = None
         self._plugin_handlers: Callable[[], Sequence[HandlerFactory]] | None = None
         self._wired: tuple[Any, set[tuple[str, str]]] = (None, set())
 
@@ -187,6 +175,8 @@ class BasePlatformAdapter(MessageSender):
 
     async def handle_message(self, event: MessageEvent) -> None:
         """Receive a message; return before it is answered. The adapter calls this for each message."""
+        if event.source is not None and event.source.user_id is None and event.user_id is not None:
+            event.source.user_id, event.source.user_name = str(event.user_id), event.user_name
         if event.source is not None and self._inbox is not None:
             self._apply_topic_recovery(event)
             await self._inbox(event)
@@ -280,6 +270,10 @@ class BasePlatformAdapter(MessageSender):
         The keys of `event` are `platform`, `event_type` and `payload`.
         """
         self._platform_event_handler = handler
+
+    def set_reaction_handler(self, handler: Callable[[dict[str, Any]], Awaitable[None]] | None) -> None:
+        """Set `self._reaction_handler`, which an adapter awaits with each reaction to a message."""
+        self._reaction_handler = handler
 
     async def notify_platform_event(self, event: PlatformEvent) -> None:
         """Pass on an event that is no message; a failure is logged, and stops no message."""
@@ -411,7 +405,10 @@ class BasePlatformAdapter(MessageSender):
 
     # -- for adapters --------------------------------------------------------------------------------------------------
 
-    def _mark_connected(self) -> None:
+    def _mark_connected(self, *, listener_base: str | None = None) -> None:
+        """Record that the adapter is connected; `listener_base` is the address of its own server, for the log."""
+        if listener_base:
+            logger.info("[%s] listens at %s", self.name, listener_base)
         self._running, self._fatal_error = True, None
 
     def _mark_disconnected(self) -> None:
@@ -450,11 +447,12 @@ class BasePlatformAdapter(MessageSender):
             self._platform_lock = None
 
     def _is_sender_authorized(
-        self, user_id: str, chat_type: str | None = None, chat_id: str | None = None
+        self, user_id: str, chat_type: str | None = None, chat_id: str | None = None, **sender: Any
     ) -> bool | None:
-        """Return whether a user may do more than send messages; None if there is no check."""
-        check = self._authorization_check
-        return None if check is None else bool(check(user_id, chat_type, chat_id))
+        """Return whether a user, or a bot (`is_bot`), may do more than send messages; None: no check."""
+        check: Callable[..., bool] | None = self._authorization_check
+        bot = {"is_bot": True} if sender.get("is_bot") else {}
+        return None if check is None else bool(check(user_id, chat_type, chat_id, **bot))
 
     async def _keep_typing(self, chat_id: str, interval: float = 2.0, metadata: Metadata = None) -> None:
         """Show the typing indicator until this task is cancelled."""

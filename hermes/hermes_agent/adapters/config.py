@@ -1,7 +1,8 @@
-"""Names and settings of platforms: `Platform`, `PlatformConfig`, `HomeChannel`.
+"""Names, settings and registrations of platforms: `Platform`, `PlatformConfig`, `PlatformEntry`.
 
 The platforms of the contract are members of `Platform`. A registered platform becomes a member on demand, the same
-object each time: `Platform("irc") is Platform("irc")`. Source: plugin contract §8.2.1.
+object each time: `Platform("irc") is Platform("irc")`. `PlatformEntry` holds the keywords of
+`ctx.register_platform`. Source: plugin contract §8.2.1, contract of 0.23 §9.3.
 """
 
 from __future__ import annotations
@@ -9,24 +10,32 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
 __all__ = [
     "BUILTIN_PLATFORMS",
+    "DISPLAY_TIERS",
+    "ENTRY_WITHOUT_EFFECT",
     "HOST_PLATFORMS",
     "HomeChannel",
+    "NATIVE_ATTRIBUTES",
+    "PLUGIN_SOURCE",
     "Platform",
     "PlatformConfig",
+    "PlatformEntry",
     "PlatformLookup",
     "SHARED_SETTINGS",
     "add_lookup",
+    "cron_target",
+    "entry_problem",
     "lookups",
     "may_be_configured",
     "platform_blocks",
     "platform_provider",
+    "unused_fields",
 ]
 
 
@@ -109,6 +118,20 @@ BUILTIN_PLATFORMS = frozenset(platform.value for platform in Platform)
 """Names of the platforms of the contract."""
 HOST_PLATFORMS = frozenset({"local", "api_server", "webhook"})
 """Those that the host itself serves; the other names are free for plugins."""
+
+NATIVE_ATTRIBUTES = {
+    "telegram": ("_app", "_application"),
+    "discord": ("_client", "_bot"),
+    "slack": ("_app",),
+    "matrix": ("_client",),
+    "teams": ("_app",),
+    "dingtalk": ("_stream_client", "_client"),
+    "feishu": ("_client",),
+    "line": ("_app",),
+    "api_server": ("_app",),
+    "msgraph_webhook": ("_app",),
+}
+"""By platform: attributes in which adapters keep the object of the service's SDK."""
 
 SHARED_SETTINGS = (
     *("allow_admin_from", "allow_from", "allowed_chats", "allowed_topics", "channel_prompts", "channel_skill_bindings"),
@@ -260,3 +283,108 @@ def _home_channel(value: Any, platform: Platform | None) -> HomeChannel | None:
     if isinstance(value, (str, int)) and str(value).strip() and platform is not None:
         return HomeChannel(platform, str(value).strip())
     return None
+
+
+PLUGIN_SOURCE = "plugin"
+
+DISPLAY_TIERS = {"high": "", "medium": "new", "low": "off", "minimal": "off"}
+"""By tier of a platform: the displayed tool calls; "" is what the config says. `minimal` streams no answers, too."""
+ENTRY_WITHOUT_EFFECT = {
+    "send_message_handler": "there is no tool send_message; `hermes send` and ctx.inject_message reach a chat",
+    "shared_env_prefixes": "each profile is a home with an environment of its own",
+}
+"""Fields of an entry that the agent accepts and does not use, with the reason."""
+
+
+@dataclass
+class PlatformEntry:
+    """A registered platform.
+
+    Attributes:
+        name: its id, which is the key below `platforms` and the value of its `Platform`.
+        label: the name that users see.
+        adapter_factory: `(PlatformConfig) -> adapter`, or None on failure.
+        check_fn: `() -> bool`: whether its requirements are installed.
+        validate_config: `(PlatformConfig) -> bool`.
+        is_connected: `(PlatformConfig) -> bool`: whether it is configured well enough to connect.
+        required_env: variables that the setup asks for.
+        install_hint: what to do if `check_fn` returns False.
+        setup_fn: asks the questions of the setup.
+        allowed_users_env: the variable with the allowed users.
+        allow_all_env: the variable that allows all users.
+        max_message_length: characters of a message; 0: the adapter decides.
+        pii_safe: whether ids are hashed before the model sees them.
+        allow_update_command: whether `/update` works there.
+        platform_hint: an addition to the system prompt.
+        env_enablement_fn: `() -> dict | None`: settings of the environment, or None.
+        apply_yaml_config_fn: `(whole config, own block) -> dict | None`: settings of its own block.
+        cron_deliver_env_var: the variable with the target chat of scheduled jobs.
+        standalone_sender_fn: sends without a running gateway.
+        attempt_fn: `async (PlatformConfig) -> str | None`: connects and disconnects without receiving messages, also
+            while a gateway runs; raises the reason of a failure. The setup tests the answers with it and shows the
+            returned text.
+        ensure_deps_fn: `() -> bool`: makes the requirements available, when an adapter is created and `check_fn`
+            returns False; `check_fn` itself only looks.
+        parse_target_ref_fn: `(text) -> (chat, thread) | None`: reads the target of a delivery.
+        validate_target_ref_fn: `(chat) -> bool | str`: whether a chat can be a target; a text is the complaint.
+        send_message_handler: has no effect: there is no tool that sends messages.
+        trusted_inbound: whether messages need no list of allowed users.
+        display_tier: how much of a turn is displayed: a key of `DISPLAY_TIERS`, or "" for what the config says.
+        shared_env_prefixes: has no effect: each profile has an environment of its own.
+    """
+
+    name: str
+    label: str
+    adapter_factory: Callable[[Any], Any]
+    check_fn: Callable[[], bool]
+    validate_config: Callable[[Any], bool] | None = None
+    is_connected: Callable[[Any], bool] | None = None
+    required_env: list[str] = field(default_factory=list)
+    install_hint: str = ""
+    setup_fn: Callable[[], Any] | None = None
+    source: str = PLUGIN_SOURCE
+    plugin_name: str = ""
+    allowed_users_env: str = ""
+    allow_all_env: str = ""
+    max_message_length: int = 0
+    pii_safe: bool = False
+    emoji: str = "🔌"
+    allow_update_command: bool = True
+    platform_hint: str = ""
+    env_enablement_fn: Callable[[], dict[str, Any] | None] | None = None
+    apply_yaml_config_fn: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None] | None = None
+    cron_deliver_env_var: str = ""
+    standalone_sender_fn: Callable[..., Any] | None = None
+    attempt_fn: Callable[[Any], Coroutine[Any, Any, Any]] | None = None
+    ensure_deps_fn: Callable[[], Any] | None = None
+    parse_target_ref_fn: Callable[[str], tuple[str, str | None] | None] | None = None
+    validate_target_ref_fn: Callable[[str], bool | str] | None = None
+    send_message_handler: Callable[..., Any] | None = None
+    trusted_inbound: bool = False
+    display_tier: str = ""
+    shared_env_prefixes: tuple[str, ...] = ()
+
+
+def cron_target(entry: PlatformEntry, environ: Mapping[str, str]) -> tuple[str, str | None] | None:
+    """Return the default chat and thread of scheduled jobs; None if the variable is not set."""
+    variable = entry.cron_deliver_env_var
+    chat = environ.get(variable, "").strip() if variable else ""
+    return (chat, environ.get(f"{variable}_THREAD_ID", "").strip() or None) if chat else None
+
+
+def unused_fields(entry: PlatformEntry) -> list[str]:
+    """Return a remark for each field that an entry sets and the agent does not use."""
+    return [
+        f"platform `{entry.name}`: {name} has no effect here: {why}"
+        for name, why in ENTRY_WITHOUT_EFFECT.items()
+        if getattr(entry, name)
+    ]
+
+
+def entry_problem(entry: PlatformEntry) -> str:
+    """Return what is wrong with the fields of 0.23 of an entry; "" if nothing is."""
+    if entry.trusted_inbound and entry.name in BUILTIN_PLATFORMS:
+        return f"platform {entry.name!r} is part of upstream: trusted_inbound is for the platforms of plugins only"
+    if str(entry.display_tier or "") not in ("", *DISPLAY_TIERS):
+        return f"display_tier of platform {entry.name!r} is {entry.display_tier!r}: expected {', '.join(DISPLAY_TIERS)}"
+    return ""

@@ -14,7 +14,6 @@ import contextlib
 import inspect
 import logging
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar, Token
 from dataclasses import asdict, dataclass, field, fields
@@ -27,7 +26,6 @@ from hermes_agent.core.calls import call_supported
 
 __all__ = [
     "CHAT_TYPES",
-    "ERROR_KINDS",
     "SESSION_VARIABLES",
     "SessionVariable",
     "EphemeralReply",
@@ -42,10 +40,7 @@ __all__ = [
     "call_connect",
     "call_optional",
     "call_send",
-    "classify_send_error",
     "get_session_env",
-    "is_retryable_error",
-    "is_timeout_error",
     "join_texts",
     "merge_pending_message_event",
 ]
@@ -64,6 +59,8 @@ class SessionSource:
         scope_id: the workspace of the chat; `guild_id` is Discord's term.
         role_authorized: whether roles of the platform allow this user to use the agent.
         profile: the profile that answers; None is the default profile.
+        prospective_thread_id: the thread in which the reply to a message of a channel begins; both have one session.
+        profile_route_rejected: whether no profile answers this chat, so that the message is dropped; never stored.
     """
 
     platform: Platform
@@ -86,6 +83,8 @@ class SessionSource:
     auto_thread_created: bool = False
     auto_thread_initial_name: str | None = None
     delivered_via_upstream_relay: bool = False
+    prospective_thread_id: str | None = None
+    profile_route_rejected: bool = field(default=False, repr=False, compare=False)
 
     @property
     def description(self) -> str:
@@ -101,7 +100,9 @@ class SessionSource:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict of JSON types."""
-        return {**asdict(self), "platform": self.platform.value}
+        values = {**asdict(self), "platform": self.platform.value}
+        del values["profile_route_rejected"]
+        return values
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SessionSource:
@@ -111,7 +112,7 @@ class SessionSource:
             KeyError: the platform or chat is missing.
             ValueError: the platform is not registered.
         """
-        known = {f.name for f in fields(cls)} - {"platform", "chat_id"}
+        known = {f.name for f in fields(cls)} - {"platform", "chat_id", "profile_route_rejected"}
         rest = {key: value for key, value in data.items() if key in known}
         return cls(Platform(data["platform"]), str(data["chat_id"]), **rest)
 
@@ -131,13 +132,13 @@ def build_session_key(
     """
     agent_name = profile if profile and profile != "default" else "main"
     platform = source.platform.value if isinstance(source.platform, Platform) else str(source.platform)
-    user = source.user_id_alt or source.user_id
+    user, thread = source.user_id_alt or source.user_id, source.thread_id or source.prospective_thread_id
     parts: list[str | None] = ["agent", agent_name, platform, source.chat_type or "dm"]
     if parts[-1] == "dm":
-        parts += [source.chat_id or user, source.thread_id]
+        parts += [source.chat_id or user, thread]
     else:
-        parts += [source.chat_id, source.thread_id]
-        if group_sessions_per_user and (thread_sessions_per_user or not source.thread_id):
+        parts += [source.chat_id, thread]
+        if group_sessions_per_user and (thread_sessions_per_user or not thread):
             parts.append(user)
     return ":".join(str(part) for part in parts if part)
 
@@ -175,6 +176,10 @@ class MessageEvent:
         channel_prompt: addition of the channel to the system prompt.
         channel_context: earlier messages of the channel.
         internal: whether the agent created it, not a user.
+        user_id, user_name: the author, if the source names none.
+        reply_anchor_override: the message that the reply quotes; None is this message.
+        allow_gateway_control: whether it may be a command or answer a question of the agent.
+        prompt_response, reply_expected, ledger_message_id, media_text_inlined: the adapter's own; not used here.
     """
 
     text: str
@@ -196,6 +201,19 @@ class MessageEvent:
     internal: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
     timestamp: datetime = field(default_factory=datetime.now)
+    user_id: str | None = None
+    user_name: str | None = None
+    prompt_response: Any = None
+    reply_expected: bool | None = None
+    reply_anchor_override: str | None = None
+    ledger_message_id: str | None = None
+    allow_gateway_control: bool = True
+    media_text_inlined: bool = False
+
+    @property
+    def anchor(self) -> str:
+        """Id of the message that the reply quotes; "" for none."""
+        return self.reply_anchor_override or self.message_id or ""
 
     def attach(self, path: str, mime: str, kind: MessageType) -> None:
         """Add a file.
@@ -209,8 +227,8 @@ class MessageEvent:
             self.message_type = kind
 
     def is_command(self) -> bool:
-        """Return whether the text begins with a slash."""
-        return (self.text or "").startswith("/")
+        """Return whether the text begins with a slash, and the message may be a command."""
+        return self.allow_gateway_control and (self.text or "").startswith("/")
 
     def get_command(self) -> str | None:
         """Return the name of the command in lower case, without `@bot`; None for other texts and for paths."""
@@ -330,21 +348,6 @@ def bind_session(source: SessionSource, key: str) -> Iterator[None]:
         _session.reset(token)
 
 
-ERROR_KINDS = ("too_long", "bad_format", "forbidden", "not_found", "rate_limited", "transient", "unknown")
-
-_SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("rate_limited", ("rate limit", "ratelimit", "too many requests", "flood control", "retry after", "429")),
-    ("too_long", ("too long", "too large", "message_too_long", "exceeds", "entity too large", "413")),
-    ("bad_format", ("can't parse", "cannot parse", "parse entities", "invalid format", "markdown", "malformed")),
-    ("forbidden", ("forbidden", "unauthorized", "not allowed", "permission", "blocked by", "kicked", "401", "403")),
-    ("not_found", ("not found", "unknown channel", "no such", "does not exist", "404")),
-    ("transient", ("connect", "network", "timed out", "timeout", "unavailable", "reset by peer", "broken pipe")),
-    ("transient", ("500", "502", "503", "504", "temporar")),
-)
-_NEVER_ARRIVED = ("connect", "network", "unreachable", "refused", "reset by peer", "broken pipe", "dns", "resolve")
-_MAYBE_ARRIVED = ("timed out", "timeout", "may have arrived")
-
-
 @dataclass
 class SendResult:
     """Result of sending a message.
@@ -408,34 +411,6 @@ def as_send_result(value: Any) -> SendResult:
     if isinstance(value, (str, int)):
         return SendResult(True, message_id=str(value))
     return SendResult(True, raw_response=value)
-
-
-def classify_send_error(exc: BaseException | None, error_text: str = "") -> str:
-    """Return the kind of a failure, one of `ERROR_KINDS`, by its class and text."""
-    if isinstance(exc, (ConnectionError, TimeoutError)):
-        return "transient"
-    if isinstance(exc, PermissionError):
-        return "forbidden"
-    name = type(exc).__name__ if exc is not None else ""
-    text = f"{name} {exc if exc is not None else ''} {error_text}".lower()
-    return next((kind for kind, signs in _SIGNS if any(_has(text, sign) for sign in signs)), "unknown")
-
-
-def _has(text: str, sign: str) -> bool:
-    """Return whether `sign` occurs in `text`; a number must not be part of a longer one."""
-    return bool(re.search(rf"(?<!\d){sign}(?!\d)", text)) if sign.isdigit() else sign in text
-
-
-def is_retryable_error(error: str | None) -> bool:
-    """Return whether a failure is one of the network, before the message can have arrived."""
-    text = (error or "").lower()
-    return any(sign in text for sign in _NEVER_ARRIVED)
-
-
-def is_timeout_error(error: str | None) -> bool:
-    """Return whether it is unknown if the message arrived, so that another attempt could duplicate it."""
-    text = (error or "").lower()
-    return any(sign in text for sign in _MAYBE_ARRIVED) and "connect" not in text
 
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Registered platforms, and which of them the config and the environment enable.
 
-`PlatformEntry` holds the keywords of `ctx.register_platform`. Source: plugin contract §8.2.1.
+Source: plugin contract §8.2.1, contract of 0.23 §9.3.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, TypeVar
@@ -16,10 +16,12 @@ from typing import Any, NamedTuple, Self, TypeVar
 from hermes_agent.adapters.config import (
     BUILTIN_PLATFORMS,
     HOST_PLATFORMS,
+    PLUGIN_SOURCE,
     SHARED_SETTINGS,
     HomeChannel,
     Platform,
     PlatformConfig,
+    PlatformEntry,
     add_lookup,
     lookups,
     may_be_configured,
@@ -40,13 +42,10 @@ from hermes_agent.core.registry import (
 __all__ = [
     "GatewayConfig",
     "PLATFORM",
-    "PLUGIN_SOURCE",
     "PlatformAvailability",
-    "PlatformEntry",
     "PlatformRegistry",
     "PlatformState",
     "SLACK_ACTION",
-    "cron_target",
     "gateway_config",
     "platform_in_creation",
     "platform_states",
@@ -55,69 +54,6 @@ __all__ = [
 
 PLATFORM = Kind("platform", "register_platform", "platform", is_used=True)
 SLACK_ACTION = Kind("slack_action", "register_slack_action_handler", "Slack action handler")
-
-PLUGIN_SOURCE = "plugin"
-
-
-@dataclass
-class PlatformEntry:
-    """A registered platform.
-
-    Attributes:
-        name: its id, which is the key below `platforms` and the value of its `Platform`.
-        label: the name that users see.
-        adapter_factory: `(PlatformConfig) -> adapter`, or None on failure.
-        check_fn: `() -> bool`: whether its requirements are installed.
-        validate_config: `(PlatformConfig) -> bool`.
-        is_connected: `(PlatformConfig) -> bool`: whether it is configured well enough to connect.
-        required_env: variables that the setup asks for.
-        install_hint: what to do if `check_fn` returns False.
-        setup_fn: asks the questions of the setup.
-        allowed_users_env: the variable with the allowed users.
-        allow_all_env: the variable that allows all users.
-        max_message_length: characters of a message; 0: the adapter decides.
-        pii_safe: whether ids are hashed before the model sees them.
-        allow_update_command: whether `/update` works there.
-        platform_hint: an addition to the system prompt.
-        env_enablement_fn: `() -> dict | None`: settings of the environment, or None.
-        apply_yaml_config_fn: `(whole config, own block) -> dict | None`: settings of its own block.
-        cron_deliver_env_var: the variable with the target chat of scheduled jobs.
-        standalone_sender_fn: sends without a running gateway.
-        attempt_fn: `async (PlatformConfig) -> str | None`: connects and disconnects without receiving messages, also
-            while a gateway runs; raises the reason of a failure. The setup tests the answers with it and shows the
-            returned text.
-    """
-
-    name: str
-    label: str
-    adapter_factory: Callable[[Any], Any]
-    check_fn: Callable[[], bool]
-    validate_config: Callable[[Any], bool] | None = None
-    is_connected: Callable[[Any], bool] | None = None
-    required_env: list[str] = field(default_factory=list)
-    install_hint: str = ""
-    setup_fn: Callable[[], Any] | None = None
-    source: str = PLUGIN_SOURCE
-    plugin_name: str = ""
-    allowed_users_env: str = ""
-    allow_all_env: str = ""
-    max_message_length: int = 0
-    pii_safe: bool = False
-    emoji: str = "🔌"
-    allow_update_command: bool = True
-    platform_hint: str = ""
-    env_enablement_fn: Callable[[], dict[str, Any] | None] | None = None
-    apply_yaml_config_fn: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None] | None = None
-    cron_deliver_env_var: str = ""
-    standalone_sender_fn: Callable[..., Any] | None = None
-    attempt_fn: Callable[[Any], Coroutine[Any, Any, Any]] | None = None
-
-
-def cron_target(entry: PlatformEntry, environ: Mapping[str, str]) -> tuple[str, str | None] | None:
-    """Return the default chat and thread of scheduled jobs; None if the variable is not set."""
-    variable = entry.cron_deliver_env_var
-    chat = environ.get(variable, "").strip() if variable else ""
-    return (chat, environ.get(f"{variable}_THREAD_ID", "").strip() or None) if chat else None
 
 
 logger = logging.getLogger(__name__)
@@ -251,6 +187,8 @@ class PlatformRegistry(StoreGroup):
         if entry is None:
             return None
         available = _availability(entry)
+        if not available.ok and _ensure_requirements(entry):
+            available = PlatformAvailability(True, "")
         if not available.ok:
             logger.warning("Platform '%s' requirements not met (%s)", name, available.reason)
             return None
@@ -302,6 +240,14 @@ def _availability(entry: PlatformEntry) -> PlatformAvailability:
         if answer
         else PlatformAvailability(False, entry.install_hint or "its check_fn returned False")
     )
+
+
+def _ensure_requirements(entry: PlatformEntry) -> bool:
+    """Return whether `ensure_deps_fn` of a platform made its requirements available."""
+    if entry.ensure_deps_fn is None:
+        return False
+    logger.info("Platform '%s': its check_fn returned False, so its ensure_deps_fn is called", entry.name)
+    return bool(_call_platform(entry.ensure_deps_fn, (), "ensure_deps_fn", entry.name)) or _availability(entry).ok
 
 
 def _is_valid(entry: PlatformEntry, config: Any) -> bool:
@@ -455,7 +401,7 @@ def _state(
     if entry.is_connected is not None and not _call_platform(entry.is_connected, (seeded,), "is_connected", name):
         needs = f" (it needs {', '.join(entry.required_env)})" if entry.required_env else ""
         return PlatformState(name, known, f"it is not configured{needs}")
-    if not can.ok:
+    if not can.ok and (entry.ensure_deps_fn is None or entry.is_connected is None):
         return PlatformState(name, known, can.reason)
     return PlatformState(name, seeded, "it is configured" if entry.is_connected else "its check_fn returned True")
 

@@ -10,7 +10,7 @@ import abc
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.adapters import media_references
 from hermes_agent.adapters.config import Platform
@@ -20,15 +20,19 @@ from hermes_agent.adapters.events import (
     as_send_result,
     call_optional,
     call_send,
+)
+from hermes_agent.adapters.text import (
+    Length,
     classify_send_error,
     is_retryable_error,
     is_timeout_error,
+    split_message,
+    strip_markdown,
 )
-from hermes_agent.adapters.text import Length, split_message, strip_markdown
 from hermes_agent.contracts.speech import AudioFormat, StreamingTTSHandle
 from hermes_agent.core.calls import call_supported
 
-__all__ = ["MessageSender", "Metadata", "reply_metadata", "send_with_retry", "undeliverable_text"]
+__all__ = ["MessageSender", "Metadata", "ToolPreview", "reply_metadata", "send_with_retry", "undeliverable_text"]
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +122,13 @@ def _may_retry(adapter: MessageSender, result: SendResult) -> bool:
 Metadata = Mapping[str, Any] | None
 
 
+class ToolPreview(NamedTuple):
+    """What is displayed of a tool call: its first argument, shortened, and the web address that this is."""
+
+    text: str
+    url: str | None = None
+
+
 class MessageSender(abc.ABC):
     """The sending methods of an adapter."""
 
@@ -146,6 +157,20 @@ class MessageSender(abc.ABC):
         """The function that measures a message as the service does."""
         return len
 
+    def max_message_length_for_chat(self, chat_id: str) -> int:
+        """Return the length limit of a message of a chat, in the units of `message_len_fn_for_chat`."""
+        own = getattr(self, "MAX_MESSAGE_LENGTH", 0)
+        return own if isinstance(own, int) and own > 0 else 4096
+
+    def message_len_fn_for_chat(self, chat_id: str) -> Length:
+        """Return the function that measures a message of a chat."""
+        return self.message_len_fn
+
+    @property
+    def send_path_degraded(self) -> bool:
+        """Whether messages would not arrive although the adapter is connected; they are sent later then."""
+        return getattr(self, "_send_path_degraded", False) is True
+
     @abc.abstractmethod
     async def send(
         self, chat_id: str, content: str, reply_to: str | None = None, metadata: Metadata = None
@@ -161,6 +186,10 @@ class MessageSender(abc.ABC):
         """Return a text in the markup of the service."""
         return content
 
+    def format_tool_preview(self, preview: ToolPreview) -> str:
+        """Return what a line about a tool call shows of its arguments."""
+        return preview.text
+
     truncate_message = staticmethod(split_message)
 
     async def edit_message(self, chat_id: str, message_id: str, content: str, *, finalize: bool = False) -> SendResult:
@@ -170,6 +199,26 @@ class MessageSender(abc.ABC):
     async def delete_message(self, chat_id: str, message_id: str) -> bool:
         """Delete a sent message; return whether that worked."""
         return False
+
+    async def emit_warning(
+        self, chat_id: str, text: str, *, reply_to: str | None = None, metadata: Metadata = None, **kwargs: Any
+    ) -> SendResult:
+        """Send a notice about a problem; by default like any other text."""
+        return await call_send(self, chat_id, text, reply_to, metadata)
+
+    async def emit_media_warning(
+        self,
+        chat_id: str,
+        text: str,
+        *,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+        **kwargs: Any,
+    ) -> SendResult:
+        """Send a notice that replaces a file, after the file's caption."""
+        text = f"{caption}\n{text}" if caption else text
+        return await self.emit_warning(chat_id, text, reply_to=reply_to, metadata=metadata)
 
     async def send_typing(self, chat_id: str, metadata: Metadata = None) -> None:
         """Show the typing indicator."""
@@ -284,17 +333,21 @@ class MessageSender(abc.ABC):
         images: Sequence[tuple[str, str]],
         metadata: Metadata = None,
         human_delay: float = 0.0,
-    ) -> None:
-        """Send images one by one; `file://` URLs are files of this machine.
+    ) -> SendResult:
+        """Send images one by one, and return the first failure, or else the last result.
 
         Args:
-            images: URL and alternative text of each.
+            images: URL and alternative text of each; `file://` URLs are files of this machine.
             human_delay: seconds between two images.
         """
+        outcome = SendResult(True)
         for number, (url, alt) in enumerate(images):
             if number and human_delay > 0:
                 await asyncio.sleep(human_delay)
-            await call_optional(self, "_picture", chat_id, url, alt, metadata)
+            result = await call_optional(self, "_picture", chat_id, url, alt, metadata)
+            result = SendResult(False, error="the image was not sent (see the log)") if result is None else result
+            outcome = result if outcome.success else outcome
+        return outcome
 
     async def _picture(self, chat_id: str, url: str, alt: str, metadata: Metadata) -> SendResult:
         local = media_references.local_path(url)
@@ -302,6 +355,23 @@ class MessageSender(abc.ABC):
         about = {"caption": alt or None, "metadata": metadata}
         leading = (("", chat_id), ("", local or url))
         return as_send_result(await call_supported(getattr(self, method), leading, about))
+
+    async def send_exec_approval(
+        self,
+        chat_id: str,
+        command: str,
+        session_key: str,
+        description: str = "dangerous command",
+        metadata: Metadata = None,
+        **offered: Any,
+    ) -> SendResult:
+        """Ask for an approval with buttons; without this method, a text asks."""
+        return SendResult(success=False, error="Not supported")
+
+    @property
+    def supports_exec_approval_buttons(self) -> bool:
+        """Whether `send_exec_approval` asks."""
+        return type(self).send_exec_approval is not MessageSender.send_exec_approval
 
     async def send_clarify(
         self,
@@ -368,7 +438,7 @@ class MessageSender(abc.ABC):
     extract_local_files = staticmethod(media_references.extract_local_files)
 
     @staticmethod
-    def validate_media_delivery_path(path: str) -> str | None:
+    def validate_media_delivery_path(path: str, session_key: str = "") -> str | None:
         """Return the real path of a file that may be sent; None if it must not be sent."""
         return media_references.validate_media_delivery_path(path)
 
@@ -397,8 +467,8 @@ class MessageSender(abc.ABC):
         metadata: Metadata,
     ) -> SendResult:
         logger.warning("[%s] file not sent, the platform does not support it: %s", self.name, path)
-        text = undeliverable_text(what, caption, file_name)
-        return await call_send(self, chat_id, text, reply_to, metadata)
+        text = undeliverable_text(what, None, file_name)
+        return await self.emit_media_warning(chat_id, text, caption=caption, reply_to=reply_to, metadata=metadata)
 
     async def _send_with_retry(
         self,

@@ -1,4 +1,4 @@
-"""Text of messages: splitting, removing Markdown, mentions.
+"""Texts of messages and errors: splitting, removing Markdown, mentions, kinds of failures.
 
 Source: plugin contract §8.2, §8.2.2 (`truncate_message`), §11.2, §11.3.
 """
@@ -9,9 +9,13 @@ import re
 from collections.abc import Callable, Iterable
 
 __all__ = [
+    "ERROR_KINDS",
     "TABLE_SEPARATOR_RE",
     "as_command",
+    "classify_send_error",
     "convert_table_to_bullets",
+    "is_retryable_error",
+    "is_timeout_error",
     "prefix_within",
     "prefix_within_utf16_limit",
     "redact_phone",
@@ -175,3 +179,46 @@ def strip_mention(text: str, names: Iterable[str]) -> tuple[str, bool]:
 def as_command(text: str) -> str:
     """Return a text that begins with `!name` as the command `/name`, for clients that intercept slashes."""
     return f"/{text[1:]}" if re.match(r"![a-zA-Z]", text) else text
+
+
+ERROR_KINDS = ("too_long", "bad_format", "forbidden", "not_found", "rate_limited", "transient", "unknown")
+
+_SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("rate_limited", ("rate limit", "ratelimit", "too many requests", "flood control", "retry after", "429")),
+    ("too_long", ("too long", "too large", "message_too_long", "exceeds", "entity too large", "413")),
+    ("bad_format", ("can't parse", "cannot parse", "parse entities", "invalid format", "markdown", "malformed")),
+    ("forbidden", ("forbidden", "unauthorized", "not allowed", "permission", "blocked by", "kicked", "401", "403")),
+    ("not_found", ("not found", "unknown channel", "no such", "does not exist", "404")),
+    ("transient", ("connect", "network", "timed out", "timeout", "unavailable", "reset by peer", "broken pipe")),
+    ("transient", ("500", "502", "503", "504", "temporar")),
+)
+_NEVER_ARRIVED = ("connect", "network", "unreachable", "refused", "reset by peer", "broken pipe", "dns", "resolve")
+_MAYBE_ARRIVED = ("timed out", "timeout", "may have arrived")
+
+
+def classify_send_error(exc: BaseException | None, error_text: str = "") -> str:
+    """Return the kind of a failure, one of `ERROR_KINDS`, by its class and text."""
+    if isinstance(exc, (ConnectionError, TimeoutError)):
+        return "transient"
+    if isinstance(exc, PermissionError):
+        return "forbidden"
+    name = type(exc).__name__ if exc is not None else ""
+    text = f"{name} {exc if exc is not None else ''} {error_text}".lower()
+    return next((kind for kind, signs in _SIGNS if any(_has(text, sign) for sign in signs)), "unknown")
+
+
+def _has(text: str, sign: str) -> bool:
+    """Return whether `sign` occurs in `text`; a number must not be part of a longer one."""
+    return bool(re.search(rf"(?<!\d){sign}(?!\d)", text)) if sign.isdigit() else sign in text
+
+
+def is_retryable_error(error: str | None) -> bool:
+    """Return whether a failure is one of the network, before the message can have arrived."""
+    text = (error or "").lower()
+    return any(sign in text for sign in _NEVER_ARRIVED)
+
+
+def is_timeout_error(error: str | None) -> bool:
+    """Return whether it is unknown if the message arrived, so that another attempt could duplicate it."""
+    text = (error or "").lower()
+    return any(sign in text for sign in _MAYBE_ARRIVED) and "connect" not in text

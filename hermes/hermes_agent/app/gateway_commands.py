@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.adapters.registry import PlatformEntry, PlatformState, platform_states
+from hermes_agent.adapters.config import PlatformEntry
+from hermes_agent.adapters.registry import PlatformState, platform_states
 from hermes_agent.app.plugins.terminal_io import ask_text, confirm, is_interactive, printable
 from hermes_agent.config import home_paths
 from hermes_agent.config.dotenv import read_env_file, write_env_value

@@ -33,7 +33,7 @@ from hermes_agent.compat.config import load_config_readonly
 from hermes_agent.config import hermes_home
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.registry import current_owner, describe_owner, staged_store
-from hermes_agent.policy import Choice, CommandPatterns, Refusal
+from hermes_agent.policy import Choice, CommandPatterns, PendingQuestion, Refusal
 from hermes_agent.policy.command_patterns import CommandPattern, PatternList
 from hermes_agent.policy.network import blocked_site
 from hermes_agent.policy.operator_rules import DEFAULT_HOME, CommandPolicy
@@ -123,21 +123,34 @@ def get_current_session_key(default: str = "default") -> str:
 
 
 def resolve_gateway_approval(
-    session_key: str, choice: str, resolve_all: bool = False, reason: str | None = None
+    session_key: str,
+    choice: str,
+    resolve_all: bool = False,
+    reason: str | None = None,
+    request_id: str | None = None,
 ) -> int:
     """Answer the oldest pending question of a session, or all of them; return how many were answered.
 
     Args:
         choice: `once`, `session`, `always` or `deny`; any other value denies.
         reason: reason of a denial, for the model.
+        request_id: the question that is answered; None is the oldest one.
     """
     answer: Choice | Refusal = CHOICES.get(choice, "deny")
     if answer == "deny" and reason:
         answer = Refusal(f"BLOCKED: User denied this command. The user has NOT consented: {reason}")
     asked = host().asked
+    if request_id:
+        return int(pending_approval(session_key, request_id) is not None and asked.answer(request_id, answer))
     if answer in CHOICES and answer != "deny" and asked.is_ambiguous(session_key):
         return 0  # the answer may belong to another question: a code or a button with an id tells them apart
     return asked.answer_session(session_key, answer, everything=resolve_all)
+
+
+def pending_approval(session_key: str, request_id: str) -> PendingQuestion[Choice | Refusal] | None:
+    """Return the pending question of a session with this id, or None."""
+    question = host().asked.get(request_id)
+    return question if question is not None and question.session_key == session_key else None
 
 
 def has_blocking_approval(session_key: str) -> bool:

@@ -15,11 +15,12 @@ from typing import Any
 
 from hermes_agent.adapters.events import SESSION_VARIABLES
 from hermes_agent.compat.agent import host, of_host
-from hermes_agent.compat.approval import approval_mode, is_safe_url, request_tool_approval
+from hermes_agent.compat.approval import approval_mode, is_safe_url, pending_approval, request_tool_approval
 from hermes_agent.compat.builtin_tools import is_usable
 from hermes_agent.compat.config import fast_safe_load, load_config_readonly
 from hermes_agent.compat.environment import FEATURES, FeatureUnavailable, feature_missing
 from hermes_agent.compat.listings import shared
+from hermes_agent.compat.names_023 import hermes_home_key
 from hermes_agent.compat.plugins import (
     PLATFORM,
     get_external_skills_dirs,
@@ -27,8 +28,10 @@ from hermes_agent.compat.plugins import (
     skill_matches_platform,
     skills_directory,
 )
+from hermes_agent.core.redaction import redactor
 from hermes_agent.hooks.bus import GuardAllow, GuardAsk, GuardBlock, decide_verdict
 from hermes_agent.memory.provider_session import fence_recalled
+from hermes_agent.policy import Refusal
 from hermes_agent.skills.skill_commands import slug
 from hermes_agent.skills.skill_file import SkillFile, fits_environment, required_variables
 from hermes_agent.tools import ToolRegistry
@@ -233,6 +236,60 @@ def is_approval_bypass_active() -> bool:
 def permanent_allowlist() -> set[str]:
     """Return the rules of commands that the operator always allows."""
     return set(map(str, load_config_readonly().get("command_allowlist") or ()))
+
+
+def list_gateway_approvals(session_key: str) -> list[dict[str, Any]]:
+    """Return the pending approval requests of a session, oldest first.
+
+    The keys are `request_id`, `session_key`, `command`, `description`, `pattern_key` and `choices`.
+    """
+    return [
+        {
+            "request_id": question.id,
+            "session_key": question.session_key,
+            "command": redactor.mask_known(question.request.detail),
+            "description": question.request.summary,
+            "pattern_key": question.request.rule_key,
+            "choices": list(question.choices),
+        }
+        for question in host().asked.questions_for(session_key)
+        if question.request is not None
+    ]
+
+
+def get_pending_gateway_approval(session_key: str) -> dict[str, Any] | None:
+    """Return the oldest pending approval request of a session, or None."""
+    return next(iter(list_gateway_approvals(session_key)), None)
+
+
+def pending_gateway_approval_count(session_key: str) -> int:
+    """Return the number of pending approval requests of a session."""
+    return len(list_gateway_approvals(session_key))
+
+
+def ack_gateway_approval(session_key: str, request_id: str) -> bool:
+    """Return whether a request is pending; a client calls this when it has received the request."""
+    return pending_approval(session_key, request_id) is not None
+
+
+def withdraw_gateway_approval(session_key: str, request_id: str, cause: str) -> bool:
+    """End a pending request that no user can answer as a refusal, and return whether it was pending."""
+    reason = f"BLOCKED: the approval request was withdrawn ({cause}). The user has NOT consented."
+    known = pending_approval(session_key, request_id) is not None
+    return known and host().asked.answer(request_id, Refusal(reason))
+
+
+def plugin_scope_for_module(name: str) -> str | None:
+    """Return the key of the home if a plugin has the module of this name, or None."""
+    manager = host().plugins
+    roots = (getattr(record.module, "__name__", "") for record in manager.records)
+    is_owned = any(root and (name == root or name.startswith(f"{root}.")) for root in roots)
+    return hermes_home_key() if is_owned else None
+
+
+def plugin_scope_for_callable(fn: Callable[..., Any]) -> str | None:
+    """Return the key of the home if a plugin defines the function, or None."""
+    return plugin_scope_for_module(str(getattr(fn, "__module__", None) or ""))
 
 
 def passed_variables() -> frozenset[str]:

@@ -21,6 +21,7 @@ GRACE_S = 60.0
 LIMIT_S = 5.0
 """Longest wait for a check in seconds; the turn waits for it."""
 
+F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -75,6 +76,16 @@ def _unbounded(call: Callable[[], bool], limit_s: float) -> bool:
     return call()
 
 
+UNCACHED = "_hermes_no_cache"
+"""Attribute of a check that is called each time."""
+
+
+def no_cache_check_fn(fn: F) -> F:
+    """Mark a `check_fn` as one that is called each time; a decorator."""
+    setattr(fn, UNCACHED, True)
+    return fn
+
+
 class CheckCache:
     """The results of checks (`check_fn` of tools), each remembered for `TTL_S` seconds.
 
@@ -121,7 +132,10 @@ class CheckCache:
             self._last_yes[check] = now
         elif now - self._last_yes.get(check, float("-inf")) < GRACE_S:
             answer = True
-        self._answers[check] = (now, answer)
+        if getattr(check, UNCACHED, False):
+            self._last_yes.pop(check, None)
+        else:
+            self._answers[check] = (now, answer)
         return answer
 
     def _call(self, check: Check) -> bool:

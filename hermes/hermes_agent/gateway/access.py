@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from hermes_agent.adapters.config import PlatformConfig
+from hermes_agent.adapters.config import PlatformConfig, PlatformEntry
 from hermes_agent.adapters.events import SessionSource
-from hermes_agent.adapters.registry import PlatformEntry
 from hermes_agent.config import hermes_home
 from hermes_agent.config.home import root_home
 from hermes_agent.contracts.command import Right
@@ -289,8 +288,8 @@ class AccessControl:
             return Admission("everybody")
         if not listed and _is_on(self._environ.get("GATEWAY_ALLOW_ALL_USERS", "")):
             return Admission("everybody")
-        rules = ("enforces_own_access_policy", "authorization_is_upstream")
-        if any(getattr(adapter, rule, False) is True for rule in rules):
+        entry, rules = self._entry(platform), ("enforces_own_access_policy", "authorization_is_upstream")
+        if (entry and entry.trusted_inbound) or any(getattr(adapter, rule, False) is True for rule in rules):
             return Admission("platform")
         return Admission("")
 

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from hermes_agent.adapters.config import PlatformConfig
+from hermes_agent.adapters.config import PlatformConfig, PlatformEntry
 from hermes_agent.adapters.events import call_connect
-from hermes_agent.adapters.registry import PlatformEntry
 from hermes_agent.core.backoff import Backoff
 from hermes_agent.core.tasks import end_task
 from hermes_agent.runtime.bridge import Bridge

@@ -119,8 +119,10 @@ class ChatApprover:
         detail = request.detail[:LONGEST_DETAIL]
         buttons = getattr(adapter, "send_exec_approval", None)
         unclear = self._waiting.needs_code(self._session_key)
-        if callable(buttons) and (
-            not unclear or accepts(buttons, "approval_id")
+        supported = getattr(adapter, "supports_exec_approval_buttons", True)
+        supported = supported() if callable(supported) else supported
+        if (
+            callable(buttons) and supported is not False and (not unclear or accepts(buttons, "approval_id"))
         ):  # otherwise they answer any open question
             offered = {
                 "description": request.summary,

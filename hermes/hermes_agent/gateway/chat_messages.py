@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.adapters import media_references
 from hermes_agent.adapters.adapter_state import copy_sent_file
+from hermes_agent.adapters.config import PlatformEntry, cron_target
 from hermes_agent.adapters.events import (
     MessageEvent,
     MessageType,
@@ -29,13 +30,11 @@ from hermes_agent.adapters.events import (
     as_send_result,
     call_optional,
     call_send,
-    classify_send_error,
-    is_timeout_error,
 )
 from hermes_agent.adapters.media_references import file_method
-from hermes_agent.adapters.registry import GatewayConfig, PlatformEntry, cron_target
+from hermes_agent.adapters.registry import GatewayConfig
 from hermes_agent.adapters.sender import MessageSender
-from hermes_agent.adapters.text import split_message, strip_markdown
+from hermes_agent.adapters.text import classify_send_error, is_timeout_error, split_message, strip_markdown
 from hermes_agent.contracts.speech import StreamingTTSHandle
 from hermes_agent.core.calls import call_supported
 from hermes_agent.core.errors import UserError
@@ -46,14 +45,14 @@ from hermes_agent.delivery import Begin, DeliveryCheck, OutboxClaim, ReplyTarget
 from hermes_agent.gateway.adapter_connection import AdapterConnection
 from hermes_agent.runtime.bridge import Bridge
 
-_SEPARATE_FIELDS = frozenset({"source", "message_type", "raw_message", "timestamp", "metadata"})
+_SEPARATE_FIELDS = frozenset({"source", "message_type", "raw_message", "timestamp", "metadata", "prompt_response"})
 _TEXT_FIELDS = ("text", "reply_to_text", "channel_context")
 """Fields with text of users, which is stored with known secrets masked."""
 _PLAIN_FIELDS = tuple(field.name for field in fields(MessageEvent) if field.name not in _SEPARATE_FIELDS)
 
 
 def to_payload(event: MessageEvent) -> dict[str, Any]:
-    """Return a message as JSON types, without `raw_message` and without metadata that is no JSON."""
+    """Return a message as JSON types, without objects of the adapter and metadata that is no JSON."""
     assert event.source is not None
     return {
         **{name: _json_fields(getattr(event, name)) for name in _PLAIN_FIELDS},
@@ -114,7 +113,7 @@ def parse_target(
         names = ", ".join(sorted(known.keys() | entries.keys())) or "none"
         raise UserError(f"there is no platform {name!r}", hint=f"Platforms: {names}.")
     if rest:
-        return parse_chat_target(name, rest)
+        return parse_chat_target(name, rest, entries.get(name))
     named = cron_target(entries[name], environ) if name in entries else None
     home = config.get_home_channel(known[name]) if name in known else None
     if named is None and home is not None:
@@ -127,10 +126,27 @@ def parse_target(
     return ReplyTarget(name, named[0], named[1] or "")
 
 
-def parse_chat_target(platform: str, rest: str) -> ReplyTarget:
-    """Return the target of `CHAT[:THREAD]`."""
+def parse_chat_target(platform: str, rest: str, entry: PlatformEntry | None = None) -> ReplyTarget:
+    """Return the target of `CHAT[:THREAD]`, or of a text that the platform's own functions read and check.
+
+    Raises:
+        UserError: the platform refuses the chat, or one of its functions fails.
+    """
     match = _THREAD.fullmatch(rest)
-    return ReplyTarget(platform, match["chat"], match["thread"]) if match else ReplyTarget(platform, rest)
+    target = ReplyTarget(platform, match["chat"], match["thread"]) if match else ReplyTarget(platform, rest)
+    if entry is None:
+        return target
+    try:
+        parsed = entry.parse_target_ref_fn(rest) if entry.parse_target_ref_fn is not None else None
+        if parsed is not None:
+            target = ReplyTarget(platform, str(parsed[0]), str(parsed[1] or ""))
+        verdict = entry.validate_target_ref_fn(target.chat) if entry.validate_target_ref_fn is not None else True
+    except Exception as exc:
+        raise UserError(f"platform {platform}: target {rest!r} cannot be read: {type(exc).__name__}: {exc}") from exc
+    if verdict is True:
+        return target
+    why = f": {verdict}" if isinstance(verdict, str) and verdict else ""
+    raise UserError(f"{rest!r} is no target of platform {platform}{why}")
 
 
 MAX_PICTURE_BYTES = 5 * 1024 * 1024
@@ -207,7 +223,7 @@ MAX_SPEECH_LENGTH = 4000
 
 
 def reply_parts(
-    text: str, adapter: Any, max_length: int = 0, *, is_open: Callable[[str], bool], edit: str = ""
+    text: str, adapter: Any, max_length: int = 0, *, is_open: Callable[[str], bool], edit: str = "", chat: str = ""
 ) -> list[Part]:
     """Return the parts of an answer. Reads files and calls the adapter, so it runs in a worker.
 
@@ -215,9 +231,10 @@ def reply_parts(
         is_open: returns whether the session may send a file; files of other users are not sent.
         max_length: limit of the platform's entry; the adapter's own limit wins.
         edit: id of a message that the first text replaces.
+        chat: id of the chat, which may have a limit of its own.
     """
     rest, media, images, files = media_references.extract_references(text, adapter)
-    parts: list[Part] = [{"text": chunk} for chunk in split_text(rest, adapter, max_length)]
+    parts: list[Part] = [{"text": chunk} for chunk in split_text(rest, adapter, max_length, chat)]
     if parts and edit:
         parts[0]["edit"] = edit
     connections = [[url, alt] for url, alt in images]
@@ -308,25 +325,37 @@ async def begin_spoken_reply(
     return None if handle is None else SpokenReply(adapter, handle, speech.pieces)
 
 
-def split_text(text: str, adapter: Any, max_length: int = 0) -> list[str]:
+def split_text(text: str, adapter: Any, max_length: int = 0, chat: str = "") -> list[str]:
     """Return the messages of a text; [] for a blank text."""
     if not text.strip():
         return []
-    limit = message_limit(adapter, max_length)
+    limit = message_limit(adapter, max_length, chat)
     if limit <= 0 or getattr(adapter, "splits_long_messages", False):
         return [text]
-    length = getattr(adapter, "message_len_fn", len)
     try:
+        own = _limits_chat(adapter, "message_len_fn_for_chat", chat)
+        length = adapter.message_len_fn_for_chat(chat) if own else getattr(adapter, "message_len_fn", len)
         return [str(chunk) for chunk in adapter.truncate_message(text, limit, length)]
     except Exception as exc:  # noqa: BLE001 - plugin code: the answer is sent anyway
         logger.warning("adapter: truncate_message failed, splitting by characters: %r", exc)
         return split_message(text, limit, None)
 
 
-def message_limit(adapter: Any, max_length: int = 0) -> int:
-    """Return the length limit of a message; 0: the adapter takes care of it."""
+def message_limit(adapter: Any, max_length: int = 0, chat: str = "") -> int:
+    """Return the length limit of a message of a chat; 0: the adapter takes care of it."""
+    if _limits_chat(adapter, "max_message_length_for_chat", chat):
+        try:
+            return max(int(adapter.max_message_length_for_chat(chat)), 0)
+        except Exception as exc:  # noqa: BLE001 - plugin code: the limit of the platform counts
+            logger.warning("adapter: max_message_length_for_chat failed: %r", exc)
     own = getattr(adapter, "MAX_MESSAGE_LENGTH", 0)
     return own if isinstance(own, int) and own > 0 else max_length
+
+
+def _limits_chat(adapter: Any, method: str, chat: str) -> bool:
+    """Return whether an adapter has this method of its own."""
+    own = getattr(type(adapter), method, None)
+    return bool(chat) and own is not None and own is not getattr(MessageSender, method)
 
 
 def reply_target(part: Mapping[str, Any], index: int, message: str, mode: str) -> str | None:
@@ -336,6 +365,8 @@ def reply_target(part: Mapping[str, Any], index: int, message: str, mode: str) -
 
 SEND_S = 120.0
 """Time limit of an adapter for one message; after it, it is unknown whether the message arrived."""
+DEGRADED_S = 5.0
+"""Delay before the next look at an adapter with `send_path_degraded`."""
 MAX_UNKNOWN_ATTEMPTS = 8
 """Attempts within two minutes for a failure without a known kind. Then the message is dropped, so that later messages
 of the chat are sent."""
@@ -352,6 +383,8 @@ class PlatformDelivery:
     async def deliver(self, sending: OutboxClaim, begin: Begin) -> SendOutcome:
         """Send a part. `begin` is awaited here, unless the adapter does that itself."""
         adapter = self._connection.adapter
+        if getattr(adapter, "send_path_degraded", False) is True:
+            return SendOutcome.not_attempted("the adapter reports that messages would not arrive", DEGRADED_S)
         metadata: dict[str, Any] = {"notify": True, "delivery_key": sending.key}
         if sending.target.thread:
             metadata["thread_id"] = sending.target.thread

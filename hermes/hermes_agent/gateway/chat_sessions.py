@@ -139,7 +139,7 @@ class ChatSessions:
                 self.deps.settings,
                 _source(event).chat_id,
                 metadata,
-                reply_to=event.message_id or "",
+                reply_to=event.anchor,
                 keep=lambda preview: message.save_notes(preview=preview),
                 preview=str(message.notes.get("preview") or ""),
                 emoji=self._emoji,
@@ -399,11 +399,12 @@ class ChatSessions:
             return []
         length = connection.entry.max_message_length if connection.entry else 0
         source = _source(event)
-        is_open = self.deps.is_open(_session_owner(source, key))
-        parts = await self._bridge.run(reply_parts, answer, connection.adapter, length, is_open=is_open, edit=edit)
+        given: dict[str, Any] = {"edit": edit, "chat": source.chat_id}
+        given["is_open"] = self.deps.is_open(_session_owner(source, key))
+        parts = await self._bridge.run(reply_parts, answer, connection.adapter, length, **given)
         parts += await self._synthesize_reply(connection, event, answer)
         target = ReplyTarget(source.platform.value, source.chat_id, source.thread_id or "")
-        return [OutboundReply(target, tuple(parts), reply_to=event.message_id or "")] if parts else []
+        return [OutboundReply(target, tuple(parts), reply_to=event.anchor)] if parts else []
 
     async def _synthesize_reply(self, connection: AdapterConnection, event: MessageEvent, answer: str) -> list[Part]:
         """Return the answer as speech, if that is configured."""

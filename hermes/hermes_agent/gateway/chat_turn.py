@@ -13,8 +13,9 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.adapters.config import DISPLAY_TIERS
 from hermes_agent.adapters.events import MessageEvent, SendResult, call_send
-from hermes_agent.adapters.sender import MessageSender
+from hermes_agent.adapters.sender import MessageSender, ToolPreview
 from hermes_agent.core.messages import (
     Content,
     ToolFinished,
@@ -141,12 +142,14 @@ class ProgressDisplay:
         self._reply_to = reply_to if connection.config.reply_to_mode != "off" else ""
         edits = can_edit(self._adapter)
         self._streams = edits and _platform_setting(connection, "streaming", settings.streaming)
-        self._progress = settings.progress if edits else "off"
+        tier = str(connection.entry.display_tier) if connection.entry else ""
+        self._streams = self._streams and (tier != "minimal" or connection.config.extra.get("streaming") is True)
+        self._progress = (tier_progress(tier, settings.progress)) if edits else "off"
         self._shows_typing = bool(getattr(connection.config, "typing_indicator", True)) and hasattr(
             self._adapter, "_keep_typing"
         )
         self._limit = (
-            message_limit(self._adapter, connection.entry.max_message_length if connection.entry else 0) or 3500
+            message_limit(self._adapter, connection.entry.max_message_length if connection.entry else 0, chat) or 3500
         )
         self._answer = _EditedMessage(keep, preview)
         self._tools = _EditedMessage()
@@ -189,7 +192,8 @@ class ProgressDisplay:
         if self._progress == "off" or (self._progress == "new" and event.name == self._last_tool):
             return
         self._last_tool = event.name
-        self._lines.append(_line(self._emoji(event.name), event, verbose=self._progress == "verbose"))
+        verbose = self._progress == "verbose"
+        self._lines.append(_line(self._emoji(event.name), event, adapter=self._adapter, verbose=verbose))
         self._tools.text = "\n".join(self._lines[-MAX_LINES:])[-self._limit :]
         self._changed.set()
 
@@ -243,13 +247,25 @@ def _platform_setting(connection: AdapterConnection, key: str, default: bool) ->
     return own if isinstance(own, bool) else default
 
 
-def _line(emoji: str, event: ToolStarted, *, verbose: bool) -> str:
-    """Return `emoji name: first argument` in one line."""
+def tier_progress(tier: str, configured: str) -> str:
+    """Return which tool calls a platform with this `display_tier` shows: never more than configured."""
+    most = DISPLAY_TIERS.get(tier, "")
+    return configured if not most or configured in ("off", most) else most
+
+
+def _line(emoji: str, event: ToolStarted, *, adapter: Any, verbose: bool) -> str:
+    """Return `emoji name: first argument` in one line, the argument as the adapter formats it."""
     values = [str(value) for value in event.arguments.values()]
     flat = " ".join((" ".join(values) if verbose else values[0] if values else "").split())
     limit = 4 * MAX_LINE_LENGTH if verbose else MAX_LINE_LENGTH
     flat = redactor(flat)
     short = shorten(flat, limit)
+    if short and (format_preview := getattr(adapter, "format_tool_preview", None)) is not None:
+        url = flat if flat.startswith(("http://", "https://")) and " " not in flat else None
+        try:
+            short = str(format_preview(ToolPreview(short, url)))
+        except Exception as exc:  # noqa: BLE001 - plugin code: the line is shown anyway
+            logger.warning("adapter: format_tool_preview failed: %r", exc)
     return f"{emoji or '⚡'} {event.name}" + (f": {short}" if short else "")
 
 

@@ -200,7 +200,7 @@ class Gateway:
         adapter = None if connection is None else connection.adapter
         longest = 0 if entry is None else entry.max_message_length
         is_open = self.deps.is_open(principal)
-        parts = await self._bridge.run(reply_parts, text, adapter, longest, is_open=is_open)
+        parts = await self._bridge.run(reply_parts, text, adapter, longest, is_open=is_open, chat=target.chat)
         return OutboundReply(target, tuple(parts), id=reply_id)
 
     async def inject(self, text: str, *, session_key: str | None, origin: Mapping[str, Any] | None) -> str:
@@ -294,10 +294,24 @@ class Gateway:
 
             await self._bridge.on_core(notify())
 
-        def authorised(user_id: str, chat_type: str | None = None, chat_id: str | None = None) -> bool:
+        async def reacted(event: dict[str, Any]) -> None:
+            kind = "removed" if "removed" in str(event.get("event_type") or event.get("type") or "") else "added"
+
+            async def emit() -> None:
+                self._events.emit(f"reaction:{kind}", {"platform": connection.name, **event})
+
+            await self._bridge.on_core(emit())
+
+        def authorised(
+            user_id: str, chat_type: str | None = None, chat_id: str | None = None, is_bot: bool = False
+        ) -> bool:
             """Return whether a user may use a button; buttons approve, so the right to approve is needed."""
             source = SessionSource(
-                Platform(connection.name), chat_id or "", chat_type=chat_type or "dm", user_id=user_id
+                Platform(connection.name),
+                chat_id or "",
+                chat_type=chat_type or "dm",
+                user_id=user_id,
+                is_bot=is_bot,
             )
             admission = self._access.admit(source, connection.config, adapter)
             return admission.is_allowed and may_run_command("approve", "known", source, admission, connection.config)
@@ -307,6 +321,8 @@ class Gateway:
             set_handlers(lambda: self.deps.platform_handlers(connection.name))
         if callable(set_event_handler := getattr(adapter, "set_platform_event_handler", None)):
             set_event_handler(happened)
+        if callable(set_reaction_handler := getattr(adapter, "set_reaction_handler", None)):
+            set_reaction_handler(reacted)
         adapter.set_message_handler(take)
         adapter.set_inbox(take)
         adapter.set_session_store(self.session_store)

@@ -153,16 +153,20 @@ class Intake:
         source = event.source
         if source is None:
             return
+        if source.profile_route_rejected:
+            logger.warning("platform %s: message dropped: no profile answers its chat", connection.name)
+            return
         admission = Admission("list") if event.internal else await self._admission(connection, event, source)
         if admission is None or (not event.text and not event.media_urls):
             return
         settings = self._deps.settings
         key = session_key_of(connection, source, settings.group_sessions_per_user, settings.thread_sessions_per_user)
-        if (event.text or "").strip().lower() in settings.reset_triggers:
+        controls = event.allow_gateway_control
+        if controls and (event.text or "").strip().lower() in settings.reset_triggers:
             event.text = "/new"
         if alias := self._commands.alias_target(event.get_command()):
             event.text = f"{alias} {event.get_command_args()}".strip()
-        if not event.is_command() and not event.media_urls and self._take_answer(key, event.text):
+        if controls and not event.is_command() and not event.media_urls and self._take_answer(key, event.text):
             return
         if not event.internal and not event.is_command() and await self._is_handled(event, source, key):
             return

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from hermes_agent.adapters.config import platform_provider
-from hermes_agent.adapters.registry import PLATFORM, PLUGIN_SOURCE, SLACK_ACTION, PlatformEntry
+from hermes_agent.adapters.config import PLUGIN_SOURCE, PlatformEntry, entry_problem, platform_provider, unused_fields
+from hermes_agent.adapters.registry import PLATFORM, SLACK_ACTION
 from hermes_agent.commands import normalise_name
 from hermes_agent.contracts.command import CLI_COMMAND, COMMAND, DEFAULT_DESCRIPTION, CliCommand, SlashCommand
 from hermes_agent.contracts.kind import Kind
@@ -131,7 +131,6 @@ def register_tool(
     if schema is None or handler is None:
         missing = "schema" if schema is None else "handler"
         raise TypeError(f"register_tool({name!r}) needs a {missing}")
-    _check_schema(name, schema)
     may = name in by.settings.free_tools or by.settings.may_override(by.manifest)
     if override and not may:  # the operator may have granted it since the plugin was loaded
         may = has_capability(by.services.config.values, by.manifest, TOOLS_OVERRIDE, "register_tool")
@@ -150,21 +149,6 @@ def register_tool(
     note_refused_tool(by, name, owner or "")
     logger.warning("Plugin '%s' goes without its tool: %s", by.name, by.record.problems[-1].text)
     return None
-
-
-def _check_schema(name: str, schema: object) -> None:
-    """Check the schema and refuse one that no provider accepts. Source: plugin contract of 0.23 §6.3.
-
-    Raises:
-        ValueError: the schema, or its `parameters`, is no mapping.
-    """
-    if not isinstance(schema, dict):
-        raise ValueError(f"Tool '{name}': schema must be a dict, got {type(schema).__name__}")
-    parameters = schema.get("parameters")
-    if parameters is not None and not isinstance(parameters, dict):
-        raise ValueError(
-            f"Tool '{name}': schema['parameters'] must be an object (a dict), got {type(parameters).__name__}"
-        )
 
 
 def note_refused_tool(by: Registration, name: str, owner: str) -> None:
@@ -340,6 +324,11 @@ def register_platform(
         plugin_name=by.name,
         **details,
     )
+    if problem := entry_problem(entry) if by.manifest.source != "bundled" else "":
+        raise ValueError(problem)
+    for remark in unused_fields(entry):
+        logger.info("Plugin '%s': %s", by.name, remark)
+        by.note(remark)
     for what in ("adapter_factory", "check_fn"):
         if not callable(getattr(entry, what)):
             given = getattr(entry, what)

@@ -39,6 +39,8 @@ class PendingQuestion(Generic[T]):
     """Whether the next message of the conversation is the answer."""
     put_at: float = 0.0
     """Whether the next message of the session is the answer."""
+    request: ApprovalRequest | None = None
+    """The request for an approval; None for another question."""
     _answer: Future[T] = field(default_factory=Future, repr=False)
 
     @property
@@ -179,6 +181,7 @@ class QueuedApprover:
         """Announce the request and wait for the answer; the caller sets the deadline."""
         text = f"{request.summary}: {request.detail}"
         question = self._questions.put(self._session_key, text, choices=request.answers)
+        question.request = request
         try:
             await self._announce(question, request)
             return await question.await_answer()

@@ -1,4 +1,4 @@
-"""Names of tools and arguments of calls: valid and misspelled names, coercion to the schema's types.
+"""Definitions of tools; names and arguments of calls, coerced to the schema's types.
 
 A value that cannot be coerced stays as it is; the handler decides about it. Source: plugin contract §4.1, §4.5, §4.6.
 """
@@ -6,11 +6,13 @@ A value that cannot be coerced stays as it is; the handler decides about it. Sou
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from hermes_agent.contracts.tool import ToolEntry
 from hermes_agent.hooks.catalog import TOOL_ALIASES
 
 MAX_NAME_CHARS = 200
@@ -166,3 +168,54 @@ def _json(text: str, wanted: type) -> Any:
     except (ValueError, RecursionError):
         return _KEEP
     return value if isinstance(value, wanted) else _KEEP
+
+
+logger = logging.getLogger(__name__)
+
+BROWSER = "browser_navigate"
+"""A tool of plugins that cannot adapt its description."""
+WEB = ("web_search", "web_extract")
+
+
+class ToolSchemaError(ValueError, TypeError):
+    """Error: the schema of a tool has another type than upstream's registry accepts."""
+
+
+def schema_problem(name: str, schema: object) -> str | None:
+    """Return what is wrong with the types of a tool's schema, or None."""
+    if not isinstance(schema, dict):
+        return f"Tool {name!r}: schema must be a dict, got {type(schema).__name__}"
+    parameters = schema.get("parameters")
+    if parameters is None or isinstance(parameters, dict):
+        return None
+    return f"Tool {name!r}: schema['parameters'] must be an object (a dict), got {type(parameters).__name__}"
+
+
+def without_missing_tools(function: dict[str, Any], usable: Collection[str]) -> dict[str, Any]:
+    """Remove the sentences of a browser's description that name web tools without a definition (§4.7)."""
+    absent = [] if function["name"] != BROWSER else [name for name in WEB if name not in usable]
+    if not absent:
+        return function
+    sentences = re.split(r"(?<=[.!?])\s+", function["description"])
+    kept = [sentence for sentence in sentences if not any(name in sentence for name in absent)]
+    return {**function, "description": " ".join(kept)}
+
+
+def function_definition(entry: ToolEntry) -> dict[str, Any]:
+    """Return the definition of a tool for a model: `name`, `description` and `parameters`."""
+    schema = entry.schema
+    if entry.dynamic_schema_overrides is not None:
+        try:
+            schema = {**schema, **entry.dynamic_schema_overrides()}
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - a plugin's function; the static schema stands in
+            logger.warning("tool %s: schema overrides failed: %s", entry.name, exc)
+    parameters = schema.get("parameters") or {}
+    if not isinstance(parameters.get("properties"), dict):
+        parameters = {**parameters, "type": "object", "properties": {}}
+    return {
+        "name": entry.name,
+        "description": schema.get("description") or entry.description,
+        "parameters": parameters,
+    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
@@ -26,7 +25,13 @@ from hermes_agent.core.registry import (
     staged_store,
 )
 from hermes_agent.core.text import as_names
-from hermes_agent.tools.arguments import name_problem
+from hermes_agent.tools.arguments import (
+    ToolSchemaError,
+    function_definition,
+    name_problem,
+    schema_problem,
+    without_missing_tools,
+)
 from hermes_agent.tools.results import call_without_host, tool_error
 
 
@@ -88,9 +93,6 @@ logger = logging.getLogger(__name__)
 
 Fault = Callable[[str, str], None]
 Run = Callable[[str, dict[str, Any], dict[str, Any]], str]
-BROWSER = "browser_navigate"
-"""A tool of plugins that cannot adapt its description."""
-WEB = ("web_search", "web_extract")
 shown_tools: ContextVar[Collection[str] | None] = ContextVar("showing", default=None)
 """The tools of the definitions in progress: a description may name only these (§4.7)."""
 
@@ -152,8 +154,11 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         effect: Effect | None = None,
         destinations: Callable[[Mapping[str, Any]], Iterable[str]] | None = None,
         owner: Owner | None = None,
+        scope: str | None = None,
     ) -> None:
         """Register a tool for `owner`, by default the owner of the context.
+
+        `scope` is the key of a home; here and below it is ignored, since a process has one home.
 
         A name of another owner is rejected, with an error in the log and an entry in `refusals`, unless `override` is
         given and the operator allowed it. A name that providers do not accept is rejected, too: it would make them
@@ -161,12 +166,13 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
 
         Raises:
             PermissionError: `override` without the operator's permission.
-            TypeError: the handler cannot be called, or the schema is not a mapping.
+            TypeError: the handler cannot be called.
+            ToolSchemaError: the schema or its `parameters` is no dict.
         """
         if not callable(handler):
             raise TypeError(f"the handler of tool {name!r} is {handler!r}: expected something that can be called")
-        if not isinstance(schema, dict):
-            raise TypeError(f"the schema of tool {name!r} is {type(schema).__name__}: expected a mapping")
+        if (problem := schema_problem(name, schema)) is not None:
+            raise ToolSchemaError(problem)
         entry = ToolEntry(
             name,
             toolset,
@@ -230,7 +236,7 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         )
         return True
 
-    def deregister(self, name: str) -> None:
+    def deregister(self, name: str, *, scope: str | None = None) -> None:
         """Remove a tool; a missing one is no error.
 
         Raises:
@@ -254,6 +260,25 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
             raise PermissionError(text)
         if self._entries.remove(name, present) and not self.get_tool_names_for_toolset(toolset):
             self._aliases = {alias: target for alias, target in self._aliases.items() if target != toolset}
+
+    def snapshot_registration(self, name: str, *, scope: str | None = None) -> ToolEntry | None:
+        """Return the present tool of a name for `restore_registration`, or None."""
+        return staged_store(self).get(name)
+
+    def restore_registration(
+        self, name: str, current: ToolEntry | None, previous: ToolEntry | None, *, scope: str | None = None
+    ) -> bool:
+        """Put `previous` in the place of `current`; return False if `current` is no longer there.
+
+        Raises:
+            PermissionError: another owner has the name, and the operator did not allow overriding.
+        """
+        if self.snapshot_registration(name) is not current:
+            return False
+        self.deregister(name)
+        if previous is not None and self.snapshot_registration(name) is not previous:
+            staged_store(self)._enter(previous, current_owner(), override=True)
+        return self.snapshot_registration(name) is previous
 
     def with_stores(self, stores: Iterable[RegistrationStore]) -> Self:
         """Return a copy with other tools, without refusals."""
@@ -290,9 +315,13 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         entry = self._entries.entries.get(name)
         return None if entry is None else entry.replaced
 
-    def get_entry(self, name: str) -> ToolEntry | None:
+    def get_entry(self, name: str, *, scope: str | None = None) -> ToolEntry | None:
         """Return the tool, or None."""
         return self.get(name)
+
+    def get_all_entries(self, *, scope: str | None = None) -> list[ToolEntry]:
+        """Return all tools."""
+        return [entry for _, entry in self.items()]
 
     def get_schema(self, name: str) -> dict[str, Any] | None:
         """Return the schema as registered, or None."""
@@ -409,8 +438,8 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         usable = {n: entry for n in sorted(tool_names) if (entry := self.get(n)) is not None and self.is_usable(entry)}
         token = shown_tools.set(usable.keys())
         try:
-            found = [_function(entry) for entry in usable.values()]
-            return [{"type": "function", "function": _without_missing_tools(f, usable)} for f in found]
+            found = [function_definition(entry) for entry in usable.values()]
+            return [{"type": "function", "function": without_missing_tools(f, usable)} for f in found]
         finally:
             shown_tools.reset(token)
 
@@ -433,7 +462,7 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         """Set the function that `dispatch` calls; the dispatcher does this once."""
         self._run = run
 
-    def dispatch(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
+    def dispatch(self, name: str, args: dict[str, Any], *, scope: str | None = None, **kwargs: Any) -> str:
         """Run the handler of a tool and return its result text; errors become the result (§4.4).
 
         A registry without a host, which a test of a plugin makes, calls the handler without hooks and approvals. It
@@ -452,32 +481,3 @@ def _variables(entries: list[ToolEntry]) -> list[str]:
 
 def _both_mcp(first: ToolEntry, second: ToolEntry) -> bool:
     return first.toolset.startswith("mcp-") and second.toolset.startswith("mcp-")
-
-
-def _without_missing_tools(function: dict[str, Any], usable: Collection[str]) -> dict[str, Any]:
-    """Remove the sentences of a browser's description that name web tools without a definition (§4.7)."""
-    absent = [] if function["name"] != BROWSER else [name for name in WEB if name not in usable]
-    if not absent:
-        return function
-    sentences = re.split(r"(?<=[.!?])\s+", function["description"])
-    kept = [sentence for sentence in sentences if not any(name in sentence for name in absent)]
-    return {**function, "description": " ".join(kept)}
-
-
-def _function(entry: ToolEntry) -> dict[str, Any]:
-    schema = entry.schema
-    if entry.dynamic_schema_overrides is not None:
-        try:
-            schema = {**schema, **entry.dynamic_schema_overrides()}
-        except KeyboardInterrupt:
-            raise
-        except BaseException as exc:  # noqa: BLE001 - a plugin's function; the static schema stands in
-            logger.warning("tool %s: schema overrides failed: %s", entry.name, exc)
-    parameters = schema.get("parameters") or {}
-    if not isinstance(parameters.get("properties"), dict):
-        parameters = {**parameters, "type": "object", "properties": {}}
-    return {
-        "name": entry.name,
-        "description": schema.get("description") or entry.description,
-        "parameters": parameters,
-    }

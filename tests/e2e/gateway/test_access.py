@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.adapters.config import Platform, PlatformConfig
+from hermes_agent.adapters.config import Platform, PlatformConfig, PlatformEntry
 from hermes_agent.adapters.events import MessageEvent, SessionSource
-from hermes_agent.adapters.registry import PlatformEntry
 from hermes_agent.contracts.command import Right
 from hermes_agent.gateway.access import AccessControl, Admission, PairingStore, may_run_command, principal
 from hermes_agent.gateway.intake import RateLimits, is_addressed

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.adapters.config import HomeChannel, Platform, PlatformConfig
-from hermes_agent.adapters.registry import GatewayConfig, PlatformEntry
+from hermes_agent.adapters.config import HomeChannel, Platform, PlatformConfig, PlatformEntry
+from hermes_agent.adapters.registry import GatewayConfig
 from hermes_agent.core.errors import UserError
 from hermes_agent.delivery import ReplyTarget
 from hermes_agent.gateway.chat_messages import parse_target
