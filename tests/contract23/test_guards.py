@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from compat.guides import plugin
+from hermes_agent.hooks import REST_S, HookBus, HookDeadlines
 from hermes_agent.testing import plugin_host
+from waiting import until
 
 SCHEMA = "{'name': 'mine', 'description': 'x', 'parameters': {'type': 'object', 'properties': {}}}"
 TOOL = f"    ctx.register_tool('mine', None, {SCHEMA}, lambda args: __import__('json').dumps(args))\n"
@@ -83,8 +86,18 @@ def test_h4_a_block_goes_before_an_approve_in_any_order(tmp_path: Path, order: t
         assert host.approval_requests == []
 
 
-def test_h5_changes_of_several_guards_reach_the_handler_the_later_one_wins(tmp_path: Path) -> None:
-    folders = guarded(tmp_path, modify(a=1, b=1), modify(b=2), APPROVE)
+@pytest.mark.parametrize(
+    "order",
+    [
+        (modify(a=1, b=1), modify(b=2), APPROVE),
+        (modify(a=1, b=1), APPROVE, modify(b=2)),
+        (APPROVE, modify(a=1, b=1), modify(b=2)),
+    ],
+)
+def test_h5_changes_of_several_guards_reach_the_handler_the_later_one_wins(
+    tmp_path: Path, order: tuple[str, ...]
+) -> None:
+    folders = guarded(tmp_path, *order)
     with plugin_host(*folders, approvals=["once"]) as host:
         assert json.loads(host.dispatch_tool("mine", {"c": 3})) == {"a": 1, "b": 2, "c": 3}
         assert len(host.approval_requests) == 1
@@ -98,11 +111,46 @@ def test_h6_a_slow_observer_delays_a_call_by_its_limit_at_most_and_then_rests() 
         released.wait(60)
 
     config = {"plugins": {"hook_callback_timeout": 1, "enabled": ["under-test"]}}
-    with plugin_host(lambda ctx: ctx.register_hook("transform_tool_result", slow), config=config) as host:
-        for _ in range(3):
-            host.dispatch_tool("todo", {"todos": []})
+    with plugin_host(lambda ctx: ctx.register_hook("post_tool_call", slow), config=config) as host:
+        started = time.monotonic()
+        host.dispatch_tool("todo", {"todos": []})
+        host.dispatch_tool("todo", {"todos": []})  # its call is queued behind the one that hangs
+        assert time.monotonic() - started < 5
+        until(lambda: any("gave no answer within 1 s" in line.text for line in host.log))
+        host.dispatch_tool("todo", {"todos": []})
         released.set()
+        assert host.host.hooks.wait_idle(30)
         assert began == [1]
+
+
+def test_h6_a_callback_that_missed_its_deadline_rests_for_60_s() -> None:
+    released, clock, later, began = threading.Event(), [0.0], [], []
+
+    def slow(number: int, **kw: Any) -> None:
+        began.append(number)
+        released.wait(60)
+
+    bus = HookBus(
+        lambda work, **kw: None,
+        deadlines=HookDeadlines(1.0, {}, REST_S),
+        later=lambda delay_s, check: later.append(check),
+        spawn=lambda work: threading.Thread(target=work, daemon=True).start(),
+        clock=lambda: clock[0],
+    )
+    bus.add("post_tool_call", slow, "p")
+    for number in (1, 2, 3):
+        bus.post("post_tool_call", number=number)
+    until(lambda: began == [1])
+    later.pop()()  # the deadline of the first call: the queued ones are dropped
+    clock[0] = 59.0
+    bus.post("post_tool_call", number=4)
+    released.set()
+    assert bus.wait_idle(30)
+    assert began == [1]
+    clock[0] = 61.0
+    bus.post("post_tool_call", number=5)
+    assert bus.wait_idle(30)
+    assert began == [1, 5]
 
 
 def test_h6_a_slow_guard_blocks(tmp_path: Path) -> None:
@@ -139,6 +187,27 @@ def test_h24_a_request_middleware_sees_the_payload_of_the_earlier_one() -> None:
         host.dispatch_tool("todo", {"todos": []})
         assert seen[0]["args"].items() >= {"first": 1}.items()
         assert "first" not in seen[0]["original"]
+
+
+def test_h24_a_request_middleware_of_the_model_sees_the_request_of_the_earlier_one() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def first(request: dict[str, Any], **kw: Any) -> dict[str, Any]:
+        return {"request": {**request, "temperature": 0.25}}
+
+    def second(request: dict[str, Any], original_request: dict[str, Any], **kw: Any) -> None:
+        seen.append({"request": request, "original": original_request})
+
+    def register(ctx: Any) -> None:
+        ctx.register_middleware("llm_request", first)
+        ctx.register_middleware("llm_request", second)
+
+    with plugin_host(register, model=["hello"]) as host:
+        host.ask("hi")
+        assert host.model.requests[0]["temperature"] == 0.25
+    assert seen[0]["request"]["temperature"] == 0.25
+    assert "temperature" not in seen[0]["original"]
+    assert seen[0]["original"]["messages"] == seen[0]["request"]["messages"]
 
 
 def test_h25_an_unknown_hook_is_stored_with_one_warning() -> None:

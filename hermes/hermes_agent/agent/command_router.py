@@ -160,14 +160,18 @@ class CommandRouter:
             principal=principal,
         )
 
-    async def announce(self, called: CommandCall, scope: CallScope) -> None:
-        """Call `pre_command` before a command runs in the session of `scope`."""
+    async def announce(self, called: CommandCall, scope: CallScope, session_key: str = "") -> None:
+        """Call `pre_command` before a command runs in the session of `scope`.
+
+        Args:
+            session_key: the key of a chat; else it is made of platform and session.
+        """
         hooks = self.hooks
         if not hooks.has("pre_command"):
             return
         keywords = {"command": called.command.name, "alias_used": called.typed or called.command.name}
         keywords |= {"args": called.arguments, "args_raw": called.arguments, "session_id": scope.session_id}
-        keywords |= {"session_key": f"{scope.platform}:{scope.session_id}", "platform": scope.platform}
+        keywords |= {"session_key": session_key or f"{scope.platform}:{scope.session_id}", "platform": scope.platform}
         keywords["surface"] = "cli" if scope.platform == "cli" else "gateway"
         # tools that a callback calls, and messages that it injects, belong to this session
         with use_scope(scope):

@@ -375,12 +375,14 @@ class ModelStep:
         stream_keywords = {**self._keywords(), "iteration": self.number, "surface": context.session.platform}
         observers = StreamObservers(context.hooks, stream_keywords)
         self.began_at = began
+        first = 0.0
         try:
             async with contextlib.aclosing(self.context.interrupt.iterate(stream)) as items:
                 async for item in items:
+                    first = first or time.time()
                     observers.add(item)
                     if isinstance(item, ModelAnswer) and context.hooks.has("post_api_request"):
-                        await context.call_hook("post_api_request", **self._after(item, body, began))
+                        await context.call_hook("post_api_request", **self._after(item, body, began, first))
                     yield item
         finally:
             observers.end()
@@ -408,6 +410,8 @@ class ModelStep:
             "approx_input_tokens": chars // 4,
             "request_char_count": chars,
             "max_tokens": request.max_tokens,
+            "retry_count": self.attempts.count,
+            "system_prompt": next((m.text for m in request.messages if m.role == "system"), ""),
             "started_at": began,
             "middleware_trace": trace,
             "request": shown,
@@ -417,7 +421,7 @@ class ModelStep:
             "body": shown["body"],
         }
 
-    def _after(self, answer: ModelAnswer, body: dict[str, Any], began: float) -> dict[str, Any]:
+    def _after(self, answer: ModelAnswer, body: dict[str, Any], began: float, first: float) -> dict[str, Any]:
         ended = time.time()
         response, usage = to_response(answer), answer.usage
         return {
@@ -425,6 +429,9 @@ class ModelStep:
             "api_duration": ended - began,
             "started_at": began,
             "ended_at": ended,
+            "first_chunk_at": first,
+            "context_length": self.attempts.chosen.context_length or None,
+            "moa_references": None,
             "finish_reason": answer.finish_reason,
             "message_count": len(body.get("messages", ())),
             "response_model": answer.model,

@@ -108,6 +108,8 @@ async def run_turn(
                 "on_session_end",
                 completed=completed,
                 interrupted=turn.end == "interrupted",
+                failed=bool(failure),
+                turn_exit_reason=turn.end if completed or turn.end == "interrupted" else state,
                 **turn.ids(),
                 **turn.hook_keywords(),
             )

@@ -324,6 +324,7 @@ async def _plugin_context(turn: TurnState, place: int, *, first: bool) -> list[t
         conversation_history=[m.to_dict() for m in context.history.messages[:place]],
         is_first_turn=first,
         sender_id=context.session.principal.partition(":")[2],
+        parent_session_id=context.session.parent,
         **turn.ids(),
         **turn.hook_keywords(),
     )

@@ -29,6 +29,7 @@ from hermes_agent.gateway.command_confirmation import CommandConfirmations, rest
 from hermes_agent.gateway.dependencies import CommandInvocation
 from hermes_agent.models.request_options import change_model_text, describe_model
 from hermes_agent.policy import QUESTION_PREFIX, Choice, NoApprover, Refusal
+from hermes_agent.tools import CallScope
 
 if TYPE_CHECKING:
     from hermes_agent.gateway.chat_sessions import ChatSessions
@@ -139,7 +140,11 @@ class ChatCommands:
         assert event.source is not None
         command, entry = self.find(name), self._quick(name)
         if command is not None and not command.is_bound:
-            return await self.call(CommandCall(command, arguments), event, connection, key)
+            return await self.call(CommandCall(command, arguments, name), event, connection, key)
+        if (command or entry) is not None and self._deps.agent.hooks.has("pre_command"):
+            called = CommandCall(command or SlashCommand(name, str), arguments, name)
+            if key not in self._chats.running or (command is not None and not command.during_turn):
+                await self._deps.slash.announce(called, await self._scope(event, connection, key), key)
         try:
             if command is not None:
                 answer: str | RunSkill | None = await command.handler(
@@ -155,12 +160,17 @@ class ChatCommands:
         route = await self._chats.route(key)
         assert event.source is not None
         if route is None and called.command.starts_session and called.arguments:
-            route = await self._chats.start_session(event.source, key, None, "")
-        session = route.session_id if route is not None else key
-        approver = NoApprover("by a command in a chat")
-        scope = self._deps.slash.scope(session, connection.name, approver, principal=principal(event.source))
-        await self._deps.slash.announce(called, scope)
+            await self._chats.start_session(event.source, key, None, "")
+        scope = await self._scope(event, connection, key)
+        await self._deps.slash.announce(called, scope, key)
         return await self._deps.slash.run(called, scope) or ""
+
+    async def _scope(self, event: MessageEvent, connection: AdapterConnection, key: str) -> CallScope:
+        """Return the scope of a command in a chat."""
+        assert event.source is not None
+        route, approver = await self._chats.route(key), NoApprover("by a command in a chat")
+        session = route.session_id if route is not None else key
+        return self._deps.slash.scope(session, connection.name, approver, principal=principal(event.source))
 
     async def _check_rights(
         self,

@@ -314,7 +314,9 @@ async def run_chat_turn(
         texts.append(await _turn(running, conversation.turn(waiting), display, events, context, idle_s))
     text = "\n\n".join(part for part in texts if part)
     seconds = asyncio.get_running_loop().time() - started
-    events.emit("agent:end", {**context, "response": text[:500], "duration_seconds": seconds})
+    answered = {"response": text[:500], "duration_seconds": seconds}
+    model = {"model": conversation.model_state.name, "provider": conversation.model_state.provider}
+    events.emit("agent:end", {**context, **answered, **model})
     return text
 
 

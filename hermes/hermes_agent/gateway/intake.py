@@ -163,7 +163,8 @@ class Intake:
         key = session_key_of(connection, source, settings.group_sessions_per_user, settings.thread_sessions_per_user)
         controls = event.allow_gateway_control
         if controls and (event.text or "").strip().lower() in settings.reset_triggers:
-            event.text = "/new"
+            is_new = self._commands.canonical_name(event.get_command() or "") == "new"
+            event.text = event.text if is_new else "/new"  # an alias keeps the name that the user typed
         if alias := self._commands.alias_target(event.get_command()):
             event.text = f"{alias} {event.get_command_args()}".strip()
         if controls and not event.is_command() and not event.media_urls and self._take_answer(key, event.text):

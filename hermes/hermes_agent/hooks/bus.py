@@ -13,6 +13,7 @@ import logging
 import math
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,7 +188,7 @@ class HookBus(ListenerGroup):
             calling thread without a deadline.
         off_loop: see `MiddlewareChain`.
         later, spawn: see `Observers`.
-        account: records the cost of each call.
+        account, clock: see `ListenerCaller`.
     """
 
     _parts = ("store", "middleware")
@@ -203,9 +204,10 @@ class HookBus(ListenerGroup):
         later: Later | None = None,
         spawn: Spawn | None = None,
         account: HookAccount | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self._caller = ListenerCaller(await_plugin, deadlines or HookDeadlines(), account)
+        self._caller = ListenerCaller(await_plugin, deadlines or HookDeadlines(), account, clock)
         self.middleware = MiddlewareChain(self._caller, off_loop)
         """Callbacks around tool calls and model requests."""
         self._observers = Observers(self._caller, later, spawn)

@@ -223,9 +223,17 @@ class ListenerCaller:
 
     Args:
         account: records the cost of each call.
+        clock: monotonic seconds, for the rest of callbacks that missed their deadline.
     """
 
-    def __init__(self, await_plugin: Await, deadlines: HookDeadlines, account: HookAccount | None = None) -> None:
+    def __init__(
+        self,
+        await_plugin: Await,
+        deadlines: HookDeadlines,
+        account: HookAccount | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self.account = account
         self.deadlines = deadlines
         self.overruns = HookSuspensions()
@@ -233,7 +241,7 @@ class ListenerCaller:
 
     def is_resting(self, listener: Listener) -> bool:
         """Return whether a callback is not called for now, after it missed its deadline."""
-        return listener.rests_until > 0 and time.monotonic() < listener.rests_until
+        return listener.rests_until > 0 and self._clock() < listener.rests_until
 
     def suspension(self, plugin: str) -> PluginError | None:
         """Return why callbacks of the plugin are not called, or None."""
@@ -278,7 +286,7 @@ class ListenerCaller:
         """Count a call that missed its plugin's deadline; the callback rests."""
         plugin, limit_s = listener.plugin, self.deadlines.limit_of(listener.plugin)
         listener.is_fast = False
-        listener.rests_until = time.monotonic() + self.deadlines.rest_s
+        listener.rests_until = self._clock() + self.deadlines.rest_s
         self.overruns.count(plugin, word, name, listener.name, limit_s)
         if self.account is not None:
             self.account.hook_overran(plugin, name, limit_s)

@@ -249,10 +249,15 @@ class Observers:
         return self._next(line, call)
 
     def _next(self, line: _CallQueue, done: _Call) -> _Call | None:
-        """Return the call after `done`, or None if there is none or another thread continues the queue."""
+        """Return the call after `done`, or None if there is none or another thread continues the queue.
+
+        Queued calls of a callback that rests are dropped.
+        """
         with self._lock:
             if line.running is not done:
                 return None
+            while line.waiting and self._caller.is_resting(line.waiting[0].listener):
+                line.waiting.popleft()  # queued before the callback missed its deadline
             if not line.waiting or self._caller.suspension(done.key[0]) is not None:
                 del self._lines[done.key]
                 line.running = None  # a later check of `done` finds it ended

@@ -36,6 +36,7 @@ keep blocking. `/plugins`, the start of a conversation, the daemon's status and 
 
 Observers that still run when the process ends are waited for 5 seconds.
 """
+_ORIGIN = {"0.19": "", "": " It is not in the published contract."}
 _WORDS = {"fired": "yes", "never": "never"}
 
 
@@ -53,7 +54,7 @@ def _overview() -> str:
 
 
 def _page(name: str, hook: Hook) -> str:
-    ours = " It is not in the published contract." if hook.is_own else ""
+    ours = _ORIGIN.get(hook.since, f" It exists since {hook.since} of the contract.")
     answer = f"{hook.answer[0].upper()}{hook.answer[1:]}." if hook.answer else _OBSERVER
     signature = ", ".join((*hook.keywords, "**kwargs"))
     return "\n".join(

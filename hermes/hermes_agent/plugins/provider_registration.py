@@ -24,7 +24,7 @@ from hermes_agent.contracts.model_provider import (
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import Conflict, describe_owner
 from hermes_agent.core.text import nearest_name
-from hermes_agent.hooks import ACCEPTED_HOOKS, HOOKS, OWN_HOOKS, VALID_HOOKS
+from hermes_agent.hooks import ACCEPTED_HOOKS, HOOKS, OWN_HOOKS
 from hermes_agent.plugins.handles import PluginRegistration
 from hermes_agent.plugins.host_services import KINDS, WrongProviderType
 from hermes_agent.plugins.prompt_sections import PromptSection
@@ -161,7 +161,7 @@ def register_hook(by: Registration, hook_name: str, callback: Callable[..., Any]
     listener = by.services.hooks.add(hook_name, callback, by.key)
     add_once(by.record.hooks_registered, hook_name)
     if hook_name not in ACCEPTED_HOOKS and hook_name not in OWN_HOOKS:
-        _warn_unknown(by, "hook", hook_name, HOOKS, VALID_HOOKS)
+        _warn_unknown(by, "hook", hook_name, HOOKS, tuple(HOOKS))
     return by.enter("hook", hook_name, lambda: by.services.hooks.store.remove(hook_name, listener))
 
 

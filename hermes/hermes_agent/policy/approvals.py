@@ -217,14 +217,14 @@ class ApprovalHooks:
         choice: str,
         about: Mapping[str, Any] = NOTHING,
     ) -> None:
-        """Call `post_approval_response` with the answer.
+        """Call `post_approval_response` with the answer; each request has a question of its own.
 
         Args:
             choice: `once`, `session`, `always`, `deny` or `timeout`; of a model, `smart_approve` or `smart_deny`; of a
                 failed transport, `transport_<failure>`.
             about: as for `notify_request`; `decided_by` names the model.
         """
-        keywords = {**self._keywords(request, turn_id, tool_call_id), **about, "choice": choice}
+        keywords = {**self._keywords(request, turn_id, tool_call_id), **about, "choice": choice, "coalesced": False}
         await self._fire("post_approval_response", keywords)
 
     @contextlib.asynccontextmanager

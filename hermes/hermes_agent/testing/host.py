@@ -214,7 +214,7 @@ class PluginHost:
         command = self.host.commands.find(name, "terminal")
         if parsed is None or command is None:
             raise UserError(f"there is no command {line!r}; these are: {', '.join(sorted(self.commands))}")
-        return self._run(self._command(command, arguments))
+        return self._run(self._command(command, arguments, name))
 
     def run_cli(self, argv: Sequence[str]) -> CliOutcome:
         """Run `hermes ARGV…`, a terminal command of a plugin, and return its exit status and output.
@@ -365,8 +365,8 @@ class PluginHost:
         scope = (await self._open()).scope(new_id("turn"))
         return (await dispatcher.run(call.id, name, arguments, scope)).result
 
-    async def _command(self, command: SlashCommand, arguments: str) -> str | None:
-        called, scope = CommandCall(command, arguments), (await self._open()).scope()
+    async def _command(self, command: SlashCommand, arguments: str, name: str) -> str | None:
+        called, scope = CommandCall(command, arguments, name), (await self._open()).scope()
         await self.host.slash.announce(called, scope)
         return await self.host.slash.run(called, scope)
 

@@ -93,6 +93,9 @@ class CallScope:
 current_scope: ContextVar[CallScope | None] = ContextVar("hermes_call_scope", default=None)
 """The scope of the tool call that runs in this context, or None."""
 
+current_call_id: ContextVar[str] = ContextVar("hermes_tool_call_id", default="")
+"""Id of the tool call with a handler in this context, or ""."""
+
 
 @contextlib.contextmanager
 def use_scope(scope: CallScope | None) -> Iterator[None]:

@@ -31,7 +31,14 @@ from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.runtime.steps import Steps
 from hermes_agent.tools.approval_gate import ApprovalGate, Note, ToolInvoker
 from hermes_agent.tools.arguments import coerce_arguments, repair_name
-from hermes_agent.tools.call_scope import CallScope, Clearance, current_clearance, current_scope, freeze_arguments
+from hermes_agent.tools.call_scope import (
+    CallScope,
+    Clearance,
+    current_call_id,
+    current_clearance,
+    current_scope,
+    freeze_arguments,
+)
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.results import (
     DEFAULT_LIMIT,
@@ -267,7 +274,7 @@ class Dispatcher:
             clearance: the approval of the call; None if none is needed.
         """
 
-        token = current_clearance.set(clearance)
+        token, id_token = current_clearance.set(clearance), current_call_id.set(about["tool_call_id"])
         try:
             if "tool_execution" not in self._middleware.store.entries:
                 return result_text(name, self._registry.dispatch(name, arguments, **scope.handler_keywords()))
@@ -281,6 +288,7 @@ class Dispatcher:
             return failure(f"Error executing {name}: {exc}")
         finally:
             current_clearance.reset(token)
+            current_call_id.reset(id_token)
 
     def _adopt_files(self, name: str, entry: ToolEntry | None, result: str, principal: str, since: float) -> str:
         """Move the files that a tool wrote to the caller, and return the result with their new paths."""

@@ -28,6 +28,7 @@ from hermes_agent.policy.approvals import can_judge
 from hermes_agent.policy.operator_rules import CommandPolicy, CommandReview
 from hermes_agent.system.processes import CommandResult
 from hermes_agent.tools import tool_result
+from hermes_agent.tools.call_scope import current_call_id
 from hermes_agent.workspace import tool_context
 from hermes_agent.workspace.backend import MAX_STATE, ShellState, run_command
 from hermes_agent.workspace.background_processes import BackgroundProcesses
@@ -345,6 +346,7 @@ class TerminalTool:
             output=text,
             returncode=done.exit_code,
             task_id=task_id,
+            tool_call_id=current_call_id.get(),
             env_type=plan.backend.name,
         )
         return next((answer.value for answer in answers if isinstance(answer.value, str)), text)

@@ -173,7 +173,7 @@ def test_question_and_answer_of_an_approval(told: Witness) -> None:
     assert (asked["surface"], asked["pattern_keys"]) == ("cli", [asked["pattern_key"]])
     assert asked["turn_id"] == told.seen["pre_tool_call"][0]["turn_id"]
     assert asked["tool_call_id"] == told.seen["pre_tool_call"][0]["tool_call_id"]
-    assert answered == {**asked, "choice": "once"}
+    assert answered == {**asked, "choice": "once", "coalesced": False}
 
 
 def test_a_request_in_both_guides_words(told: Witness) -> None:
