@@ -239,6 +239,7 @@ docs: $(VENV)/.dev
 	@$(BIN)/python docs/contents_page.py
 	@$(BIN)/python -m hermes_agent.hooks.reference docs/plugins/hooks
 	@$(BIN)/python tests/e2e/commands/test_page.py
+	@cd tests && ../$(BIN)/python -m contract23.test_moved_names
 	@$(BIN)/python tests/e2e/app/test_help_summaries.py
 	@$(BIN)/python tests/unit/adapters/test_page.py
 	@$(BIN)/python tests/unit/console/test_output.py

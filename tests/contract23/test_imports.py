@@ -25,25 +25,6 @@ def served() -> Iterator[None]:
         import_hook.uninstall()
 
 
-ROWS = [
-    (row.older, row.newer, name)
-    for row in import_hook.moved()
-    for name in row.names
-    if row.older in import_hook.served() and name in import_hook.served()[row.older].names
-]
-
-
-@pytest.mark.parametrize(("older", "newer", "name"), ROWS)
-def test_e7_each_moved_name_is_the_same_object_under_both_paths(older: str, newer: str, name: str) -> None:
-    with plugin_host():
-        assert getattr(importlib.import_module(newer), name) is getattr(importlib.import_module(older), name)
-
-
-def test_e7_most_moved_names_of_published_plugins_are_served() -> None:
-    assert len(ROWS) >= 20
-    assert ("gateway.platforms.base", "gateway.platforms.event", "MessageEvent") in ROWS
-
-
 def test_e7_a_module_that_is_not_served_says_why_under_its_new_path_too() -> None:
     with pytest.raises(ModuleNotFoundError, match="there is no board"):
         importlib.import_module("hermes_cli.kanban_db_connect")

@@ -45,9 +45,14 @@ CHOICES: dict[str, Choice] = {"once": "once", "session": "session", "always": "a
 """Answers to an approval request."""
 
 
+def approval_config() -> dict[str, Any]:
+    """Return the block `approvals` of the config."""
+    return dict(load_config_readonly().get("approvals") or {})
+
+
 def approval_mode() -> str:
     """Return `approvals.mode`: `manual`, `smart` or `off`."""
-    mode = (load_config_readonly().get("approvals") or {}).get("mode")
+    mode = approval_config().get("mode")
     return "off" if mode is False else str(mode or "manual")
 
 

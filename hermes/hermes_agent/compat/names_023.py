@@ -5,12 +5,15 @@ Source: plugin contract of 0.23 §5.4.
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import json
 import logging
 import os
+import queue
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +21,7 @@ from typing import Any, TypeVar
 
 from hermes_agent import __version__
 from hermes_agent.compat.agent import SingletonSlot, host
+from hermes_agent.compat.config import load_config_readonly
 from hermes_agent.config import hermes_home
 from hermes_agent.config.home import profile_name
 from hermes_agent.core.redaction import redactor
@@ -118,6 +122,70 @@ def current_turn() -> TurnIdentity | None:
     if scope is None or not scope.turn_id:
         return None
     return TurnIdentity(scope.session_id, scope.task_id, scope.turn_id)
+
+
+@dataclass(frozen=True)
+class BoundedOutcome:
+    """The end of a call with a time limit."""
+
+    value: Any = None
+    timed_out: bool = False
+
+
+def run_bounded_sync(fn: Callable[[], Any], seconds: float, *, label: str = "bounded call") -> BoundedOutcome:
+    """Call `fn` in a thread and wait for it at most `seconds`; a call that takes longer is abandoned.
+
+    Args:
+        label: name of the thread.
+
+    Raises:
+        BaseException: what `fn` raised.
+    """
+    context, ended = contextvars.copy_context(), queue.SimpleQueue[tuple[Any, BaseException | None]]()
+
+    def work() -> None:
+        try:
+            ended.put((context.run(fn), None))
+        except BaseException as exc:  # noqa: BLE001 - raised in the caller
+            ended.put((None, exc))
+
+    threading.Thread(target=work, name=label, daemon=True).start()
+    try:
+        value, error = ended.get(timeout=seconds)
+    except queue.Empty:
+        return BoundedOutcome(timed_out=True)
+    if error is not None:
+        raise error
+    return BoundedOutcome(value)
+
+
+def request_hard_interrupt(agent: Any, message: str | None = None, *, tool_reason: str = "") -> bool:
+    """Interrupt the running turn of an agent and its tools; return False if it cannot be interrupted.
+
+    Args:
+        tool_reason: for the log.
+    """
+    interrupt = getattr(agent, "interrupt", None)
+    if not callable(interrupt):
+        return False
+    logger.info("a plugin interrupts a turn: %s", tool_reason or message or "no reason given")
+    interrupt(message)
+    return True
+
+
+def terminal_env(name: str, default: str = "") -> str:
+    """Return a setting of commands under upstream's variable, such as `TERMINAL_ENV` for `terminal.backend`.
+
+    The config goes first, then the environment of the process.
+    """
+    key = {"TERMINAL_ENV": "backend"}.get(name, name.removeprefix("TERMINAL_").lower())
+    value = (load_config_readonly().get("terminal") or {}).get(key) if name.startswith("TERMINAL_") else None
+    is_plain = isinstance(value, str | int | float) and value != ""
+    return str(value) if is_plain else os.environ.get(name) or default
+
+
+def reset_skill_view_dedup(*args: Any, **kwargs: Any) -> None:
+    """Do nothing: `skill_view` returns the whole text at each call."""
 
 
 def redact_for_egress(text: str) -> str:
