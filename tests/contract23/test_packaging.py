@@ -454,3 +454,34 @@ def test_e19_the_rows_of_the_list_have_the_six_keys(home: Path, capsys: Capture)
     row = listed(capsys)["calc"]
     assert {"name", "status", "version", "description", "source", "removed"} <= set(row)
     assert (row["version"], row["source"], row["removed"]) == ("1.0.0", "user", False)
+
+
+def test_info_shows_every_field_of_the_manifest_and_the_generation_of_its_imports(home: Path, capsys: Capture) -> None:
+    folder = home / "plugins" / "kettle"
+    folder.mkdir(parents=True)
+    fields = {
+        "manifest_version": 2,
+        "api_version": 3,
+        "license": "MIT",
+        "homepage": "https://example.org/kettle",
+        "tags": ["tea", "water"],
+        "emits": ["boiled"],
+        "listens": ["cup:empty"],
+        "provides_middleware": ["tool_request"],
+        "provides_locales": ["de"],
+        "update_url": "https://example.org/kettle.json",
+    }
+    (folder / "plugin.yaml").write_text(json.dumps({"name": "kettle", "version": "1", **fields}), encoding="utf-8")
+    init = "from hermes_cli.plugins_state import PluginState\ndef register(ctx): ...\n"
+    (folder / "__init__.py").write_text(init, encoding="utf-8")
+    assert main(["plugins", "info", "kettle", "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert {key: about[key] for key in fields if key != "manifest_version"} == {
+        key: value for key, value in fields.items() if key != "manifest_version"
+    }
+    assert about["contract"] == "hermes-agent 0.20 to 0.23"
+    main(["plugins", "info", "kettle"])
+    shown = capsys.readouterr().out
+    rows = {" ".join(line.split()) for line in shown.splitlines()}
+    assert {"api version 3", "tags tea, water", "provides middleware tool_request", "provides locales de"} <= rows
+    assert {"update url https://example.org/kettle.json", f"contract {about['contract']}"} <= rows

@@ -135,13 +135,16 @@ class CommandRouter:
         """Return the meaning of a quick command; an alias of an alias is unknown."""
         target = self.quick.alias_target(name)
         if not target:
-            command = SlashCommand(name, partial(self.quick.answer, name), during_turn=True)
-            return CommandCall(command, arguments, name)
+            return self.quick_call(name, arguments)
         parsed = parse_command(target)
         if parsed is None or (self.quick.find(parsed[0]) is not None and self.quick.alias_target(parsed[0])):
             return UnknownCommand(name, tuple(each.name for each in self.commands.commands(where)))
         line = f"{target} {arguments}".strip()
         return await self.resolve(line, where=where, session_id=session_id, platform=platform)
+
+    def quick_call(self, name: str, arguments: str) -> CommandCall:
+        """Return the call of a quick command that is no alias."""
+        return CommandCall(SlashCommand(name, partial(self.quick.answer, name), during_turn=True), arguments, name)
 
     def scope(self, session_id: str, platform: str, approver: Approver, *, principal: str = LOCAL) -> CallScope:
         """Return the scope of a command that runs outside a turn; messages that it injects wait for one.

@@ -8,11 +8,10 @@ resumes with it, also in another process. Source: plugin contract §3.6.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from hermes_agent.agent.settings import SubagentPolicy
 from hermes_agent.builtin_tools.delegate_task import DelegatedTask, SubagentReport
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed, UserError
-from hermes_agent.core.messages import ToolFinished, ToolStarted, TurnEvent, fold, new_id, new_session_id
+from hermes_agent.core.messages import ToolFinished, ToolStarted, TurnSink, fold, new_id, new_session_id
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.cron.current_run import no_cron_execution
 from hermes_agent.hooks.observers import redact_payload
@@ -314,14 +313,14 @@ class Subagents:
         children = set() if parent is None or origin.scope is None else parent.subagents
         children.add(child)
         status, summary, end = "failed", "", None
-        calls: list[dict[str, Any]] = []
+        history = _CallHistory()
         try:
             if origin.scope is not None and origin.scope.cancelled.is_set():
                 status, summary = "interrupted", "The turn was interrupted before it began."
             else:
                 message = task.goal if not task.context else f"{task.goal}\n\nContext:\n{task.context}"
                 with no_cron_execution():
-                    end = await fold(_with_calls(child.turn_once(message, since=0), calls))
+                    end = await fold(child.turn_once(message, since=0), history)
                 status = "interrupted" if end is not None and end.reason == "interrupted" else "completed"
                 summary = "" if end is None else end.text
         except UserError as exc:
@@ -333,7 +332,7 @@ class Subagents:
             summary = summary[: self._settings.max_summary_chars] + "\n[cut: the whole is in the session]"
         seconds = time.monotonic() - began
         outcome = {"child_summary": summary, "child_status": status, "duration_ms": round(seconds * 1000)}
-        outcome |= {"tool_call_history": calls}
+        outcome |= {"tool_call_history": history.calls}
         await self._notify("subagent_stop", origin, child, task, **outcome)
         if self._services.memory is not None:
             self._services.memory.on_delegation(origin.session_id, task.goal, summary, child.session_id)
@@ -365,27 +364,27 @@ class Subagents:
             await child.call_hook(hook, **keywords)
 
 
-async def _with_calls(
-    events: AsyncGenerator[TurnEvent, None], calls: list[dict[str, Any]]
-) -> AsyncGenerator[TurnEvent, None]:
-    """Yield the events of a turn, and add its tool calls to `calls`: arguments, sizes and status, no result."""
-    inputs: dict[str, dict[str, Any]] = {}
-    async with contextlib.aclosing(events):
-        async for event in events:
-            if isinstance(event, ToolStarted):
-                inputs[event.call_id] = event.arguments
-            elif isinstance(event, ToolFinished):
-                arguments = inputs.pop(event.call_id, {})
-                calls.append(
-                    {
-                        "tool_name": event.name,
-                        "tool_input": redact_payload(arguments),
-                        "input_bytes": len(json.dumps(arguments, ensure_ascii=False, default=str).encode()),
-                        "output_bytes": len(event.result.encode()),
-                        "status": event.status,
-                    }
-                )
-            yield event
+class _CallHistory(TurnSink):
+    """The tool calls of a turn: arguments, sizes and status; no results."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self._arguments: dict[str, dict[str, Any]] = {}
+
+    def tool_started(self, event: ToolStarted) -> None:
+        self._arguments[event.call_id] = event.arguments
+
+    def tool_finished(self, event: ToolFinished) -> None:
+        arguments = self._arguments.pop(event.call_id, {})
+        self.calls.append(
+            {
+                "tool_name": event.name,
+                "tool_input": redact_payload(arguments),
+                "input_bytes": len(json.dumps(arguments, ensure_ascii=False, default=str).encode()),
+                "output_bytes": len(event.result.encode()),
+                "status": event.status,
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,9 +174,9 @@ def request_hard_interrupt(agent: Any, message: str | None = None, *, tool_reaso
 
 
 def terminal_env(name: str, default: str = "") -> str:
-    """Return a setting of commands under upstream's variable, such as `TERMINAL_ENV` for `terminal.backend`.
+    """Return a setting of commands by the name of upstream's variable.
 
-    The config goes first, then the environment of the process.
+    `TERMINAL_ENV` is `terminal.backend`. The config goes first, then the environment of the process.
     """
     key = {"TERMINAL_ENV": "backend"}.get(name, name.removeprefix("TERMINAL_").lower())
     value = (load_config_readonly().get("terminal") or {}).get(key) if name.startswith("TERMINAL_") else None

@@ -141,10 +141,11 @@ class ChatCommands:
         command, entry = self.find(name), self._quick(name)
         if command is not None and not command.is_bound:
             return await self.call(CommandCall(command, arguments, name), event, connection, key)
-        if (command or entry) is not None and self._deps.agent.hooks.has("pre_command"):
-            called = CommandCall(command or SlashCommand(name, str), arguments, name)
-            if key not in self._chats.running or (command is not None and not command.during_turn):
-                await self._deps.slash.announce(called, await self._scope(event, connection, key), key)
+        slash = self._deps.slash
+        if (command or entry) is not None and slash.hooks.has("pre_command"):
+            called = CommandCall(command, arguments, name) if command else slash.quick_call(name, arguments)
+            if not called.command.during_turn or key not in self._chats.running:
+                await slash.announce(called, await self._scope(event, connection, key), key)
         try:
             if command is not None:
                 answer: str | RunSkill | None = await command.handler(

@@ -172,7 +172,8 @@ def _granted(here: InstalledPlugins, manifest: PluginManifest) -> list[str]:
 
 
 def _describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, dict[str, Any]]:
-    entry, declared = here.settings.entry(manifest), list(map(str, manifest.capabilities))
+    entry = here.settings.entry(manifest)
+    declared = [name for name in map(str, manifest.capabilities) if is_known_capability(name)]
     return {
         name: {"declared": name in declared, "granted": bool(is_granted(entry, name)), "by": is_granted(entry, name)}
         for name in dict.fromkeys((*declared, *_granted(here, manifest)))

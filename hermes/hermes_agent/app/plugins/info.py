@@ -27,7 +27,7 @@ from hermes_agent.core.text import nearest_name
 from hermes_agent.credentials import Credentials
 from hermes_agent.hooks.catalog import FIRED
 from hermes_agent.plugins.activation import HOST, IN_PROCESS, UnknownPluginName, make_value_check
-from hermes_agent.plugins.capabilities import granted_names, is_granted
+from hermes_agent.plugins.capabilities import granted_names, is_granted, is_known_capability
 from hermes_agent.plugins.discovery import RejectedPlugin
 from hermes_agent.plugins.grants import GrantState, mode_of
 from hermes_agent.plugins.isolation.process_state import ProcessState, record_of, visible_paths
@@ -155,27 +155,35 @@ def run_info(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+FACTS = ("requires_hermes", "api_version", "license", "homepage", "update_url")
+LISTS = (
+    "requires_plugins",
+    "python_dependencies",
+    "provides_middleware",
+    "provides_locales",
+    "tags",
+    "emits",
+    "listens",
+)
+"""Manifest fields since version 0.20 that are shown."""
+
+
 def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]:
     """Return what is known about a plugin as JSON types, for `--json`."""
     gate, verdict = here.activation(manifest)
     entry = here.trust.entry(manifest)
     report = report_installed(manifest, gate, verdict, read_state(here.home))
     registers = report.registers or entry.registers
-    has = make_value_check(here.secrets)
+    has, settings = make_value_check(here.secrets), here.settings.entry(manifest)
+    declared = filter(is_known_capability, map(str, manifest.capabilities))
     return {
         "key": manifest.key,
         "name": manifest.name,
         "version": manifest.shown_version,
-        "description": manifest.description,
-        "author": manifest.author,
-        "kind": manifest.kind,
-        "portable": manifest.portable,
+        **{name: getattr(manifest, name) for name in ("description", "author", "kind", "portable")},
         "contract": _contract(manifest),
         "package": _package(here, manifest),
-        "source": manifest.source,
-        "path": manifest.path,
-        "distribution": manifest.distribution,
-        "replaces": manifest.replaces,
+        **{name: getattr(manifest, name) for name in ("source", "path", "distribution", "replaces")},
         "status": report.status,
         "reason": report.reason,
         "origin": dict(entry.origin),
@@ -187,17 +195,12 @@ def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]
         "requires_env": {name: has(name) for name in manifest.env_names},
         "problems": list(report.problems),
         "notes": [*manifest.notes, *(note for note in report.notes if note not in manifest.notes)],
-        "settings": sorted(here.settings.entry(manifest)),
+        "settings": sorted(settings),
         "isolation": _isolation(here, manifest),
         "imports": import_generation(manifest.path, manifest.source),
-        "requires_hermes": manifest.requires_hermes,
-        "requires_plugins": list(manifest.requires_plugins),
-        "python_dependencies": list(manifest.python_dependencies),
-        "capabilities": {name: bool(is_granted(here.settings.entry(manifest), name)) for name in manifest.capabilities},
-        "license": manifest.license,
-        "homepage": manifest.homepage,
-        "emits": list(manifest.emits),
-        "listens": list(manifest.listens),
+        "capabilities": {name: bool(is_granted(settings, name)) for name in declared},
+        **{name: getattr(manifest, name) for name in FACTS},
+        **{name: list(getattr(manifest, name)) for name in LISTS},
     }
 
 
@@ -256,10 +259,8 @@ def _package_rows(package: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _manifest_rows(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the rows for manifest fields since version 0.20, where the plugin uses them."""
-    rows = [
-        (key.replace("_", " "), str(about[key])) for key in ("requires_hermes", "license", "homepage") if about.get(key)
-    ]
-    for key in ("requires_plugins", "python_dependencies", "emits", "listens"):
+    rows = [(key.replace("_", " "), str(about[key])) for key in FACTS if about.get(key)]
+    for key in LISTS:
         names = [str(each.get("id", each)) if isinstance(each, Mapping) else str(each) for each in about.get(key, ())]
         rows += [(key.replace("_", " "), ", ".join(names))] if names else []
     granted = about.get("capabilities") or {}

@@ -92,6 +92,9 @@ def test_capabilities_are_granted_listed_and_withdrawn(home: Path, asks: Path, c
     listed = json.loads(capsys.readouterr().out)["asks"]
     assert listed["tool:todo"] == {"declared": False, "granted": True, "by": "granted_capabilities"}
     assert listed["network:api.example.org"] == {"declared": True, "granted": False, "by": ""}
+    assert "what.ever" not in listed
+    main(["plugins", "info", "asks", "--json"])
+    assert set(json.loads(capsys.readouterr().out)["capabilities"]) == {"network:api.example.org", "tools.override"}
     assert main(["plugins", "capabilities", "asks", "--revoke", "tools.override"]) == 0
     assert entry(home)["granted_capabilities"] == ["tool:todo"] and entry(home)["allow_tool_override"] is False
     assert main(["plugins", "capabilities", "asks", "--grant", "moon"]) == 1
