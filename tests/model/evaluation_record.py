@@ -63,17 +63,18 @@ class EvaluationRecord:
         self.path = path
         self.adapter = adapter_hash()
         self.items: dict[tuple[str, str, str], AskedItem] = {}
+        self._states: dict[tuple[str, str, str], str] = {}
         if path.is_file():
             for line in path.read_text().splitlines():
                 saved = json.loads(line)
                 state = saved.pop("adapter")
                 if state == self.adapter or keep_older:
                     item = AskedItem(**saved)
-                    self.items[item.key] = item
+                    self.items[item.key], self._states[item.key] = item, state
 
     def add(self, item: AskedItem) -> None:
         """Keep the item, on disk at once."""
-        self.items[item.key] = item
+        self.items[item.key], self._states[item.key] = item, self.adapter
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a") as file:
             file.write(json.dumps({"adapter": self.adapter, **item._asdict()}, ensure_ascii=False) + "\n")
@@ -94,7 +95,11 @@ class EvaluationRecord:
     def write_page(self, page: Path = PAGE) -> None:
         """Write the table between its marks in the page."""
         text = page.read_text()
-        head = f"Measured on {date.today():%Y-%m-%d}: {machine()}."
+        suites: dict[str, list[str]] = {}
+        for key, state in self._states.items():
+            suites.setdefault(state, []).append(key[0])
+        states = "; ".join(f"`{state}` ({', '.join(sorted(set(names)))})" for state, names in suites.items())
+        head = f"Measured on {date.today():%Y-%m-%d}: {machine()}. State of the adapter: {states}."
         body = f"{BEGIN}\n\n{head}\n\n{self.table()}\n\n{END}"
         pattern = re.escape(BEGIN) + ".*?" + re.escape(END)
         changed, count = re.subn(pattern, lambda _: body, text, flags=re.DOTALL)

@@ -103,7 +103,10 @@ def test_a_second_run_continues_and_answers_of_another_adapter_do_not_count(tmp_
 
 
 def test_the_table_is_written_between_its_marks_and_what_falls_short_is_named(tmp_path: Path) -> None:
-    record = EvaluationRecord(tmp_path / "answers.jsonl")
+    answers = tmp_path / "answers.jsonl"
+    EvaluationRecord(answers).add(item("older", suite="bfcl"))
+    answers.write_text(answers.read_text().replace(EvaluationRecord(answers).adapter, "0123456789ab"))
+    record = EvaluationRecord(answers, keep_older=True)
     for n in range(13):
         record.add(item(f"bad-{n}", "wrong"))
     record.add(item("good"))
@@ -112,6 +115,7 @@ def test_the_table_is_written_between_its_marks_and_what_falls_short_is_named(tm
     record.write_page(page)
     text = page.read_text()
     assert "| everyday | files | 14 | 1 | 1.5 |" in text
+    assert f"State of the adapter: `0123456789ab` (bfcl); `{record.adapter}` (everyday)." in text
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
     assert list(record.find_shortfalls()) == ["everyday: 1 of 14 right; 48 of 60 have to be"]
 
