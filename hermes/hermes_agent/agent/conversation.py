@@ -88,6 +88,8 @@ class Conversation:
             transport=settings.transport,
         )
         self._is_resumed, self._started_at = False, time.time()
+        self._rule = ""
+        """Id of the rule that chose the model (`models.model_routes`), or ""."""
         self._is_complete_until = 0.0
         """Until this time the session has no unfinished turns: there were none when it was opened."""
         cache = services.message_cache(session_id) if self.is_stored else MessageCache()
@@ -167,6 +169,9 @@ class Conversation:
         history.sent_texts = sent or SentTexts()
         history.is_started, self._is_resumed, self._started_at = True, True, stored.started_at
         self._is_complete_until = 0.0 if stored.is_cut else time.monotonic() + REOPEN_LIMIT_S
+        self._rule = stored.rule
+        if stored.rule:  # a turn that a crash interrupted continues with the same model
+            self._route()
 
     async def turn(
         self, content: Content, *, known: Mapping[int, str] | None = None, options: RequestOptions = NO_OPTIONS
@@ -183,7 +188,7 @@ class Conversation:
             ModelError: the model could not answer.
         """
         async with self._turn_lock:
-            self._route(content)
+            self._route(Message("user", content))
             options = options.over(self.model_state.chosen.options)
             await self._check(options)
             if options.continuation and self.is_stored:
@@ -278,19 +283,15 @@ class Conversation:
                         async for event in events:
                             yield event
 
-    def _route(self, content: Content) -> None:
+    def _route(self, *new: Message) -> None:
         """Continue with the model of a rule, where the session names none (`models.model_routes`)."""
         route = self.services.route_model
         if route is None or self.model_state.requested or self.subagent_policy is not None:
             return
-
-        def tokens() -> int:
-            return sum(len(message.text) for message in (*self.history, Message("user", content))) // 4
-
         task = JOB if self.platform == JOB_PLATFORM else CONVERSATION
-        has_images = isinstance(content, list) and any(part.get("type") == "image_url" for part in content)
-        session_id = self.session_id if self.is_stored else ""
-        chosen = route(RouteQuestion(task, self.principal, session_id, has_images, tokens))
+        rule, chosen = route(RouteQuestion(task, self.principal, self._rule, (*self.history, *new)))
+        if rule and rule != self._rule:
+            self._rule = self._history.record.rule = rule
         if chosen is not None:
             self.model_state.chosen = chosen
 

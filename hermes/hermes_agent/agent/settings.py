@@ -131,8 +131,8 @@ ChooseModel = Callable[[str | None], ChosenModel]
 """Returns the requested model, or for None the configured one. Raises UserError if there is none."""
 
 
-RouteModel = Callable[[RouteQuestion], ChosenModel | None]
-"""Returns the model of a rule of `model.routes`, or None if none applies."""
+RouteModel = Callable[[RouteQuestion], tuple[str, ChosenModel | None]]
+"""Returns the id of a rule of `model.routes`, and its model, or None if no rule applies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,8 @@ class TurnRecorder:
         self._principal = principal
         self._keep = keep
         self._step = SessionCommit(principal)
+        self.rule = ""
+        """Rule of the session to store with the next commit, or ""."""
         self._digest = digest
         self._sent_digest = sent_digest
         self._messages: Sequence[Message] = ()
@@ -195,6 +197,7 @@ class TurnRecorder:
             UserError: the id of this new session is taken by another principal.
         """
         step, self._step = self._step, SessionCommit(self._principal)
+        step.rule, self.rule = self.rule, ""
         if not self._keep:
             step = SessionCommit(usage=step.usage)
         if step.session or step.messages or step.turn or step.usage or step.answer:

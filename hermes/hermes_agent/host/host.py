@@ -285,10 +285,11 @@ class Host:
         chain = self.settings().fallback_providers
         return fallback_selections(chain, lambda block: self.select_model(settings=block))
 
-    def route_model(self, question: RouteQuestion) -> ChosenModel | None:
-        """Return the model that `model.routes` chooses, or None if no rule applies."""
-        selection = self.model_routes.find(question)
-        return None if selection is None else self.clients.make_chosen(selection, self.fallbacks, self._context_length)
+    def route_model(self, question: RouteQuestion) -> tuple[str, ChosenModel | None]:
+        """Return the id of the rule of `model.routes`, and its model, or None if no rule applies."""
+        rule, selection = self.model_routes.find(question)
+        make = self.clients.make_chosen
+        return rule, None if selection is None else make(selection, self.fallbacks, self._context_length)
 
     def _select_block(self, block: Mapping[str, Any]) -> ModelSelection:
         """Return the model of a block; without a provider and an address it is one of the configured provider."""

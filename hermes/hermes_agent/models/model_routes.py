@@ -1,20 +1,22 @@
 """Rules that choose among models (`model.routes`): by task, person, length, pictures, hour and price.
 
 The first rule that applies decides, at the first turn of a session. The session keeps that model, for the provider's
-prompt cache. It changes once more, and never back, when a message has pictures, or the conversation grows beyond the
-length of a rule.
+prompt cache: the rule is stored with it. It changes once more, and never back, when a message has pictures, or the
+conversation grows beyond the length of a rule. A rule that the config no longer has decides nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.messages import Message
 from hermes_agent.models.model_catalog import ModelCatalog
 from hermes_agent.models.selection import ModelSelection
 
@@ -22,11 +24,10 @@ logger = logging.getLogger(__name__)
 
 CONVERSATION, JOB = "conversation", "job"
 """Tasks of turns; the others are those of `auxiliary`."""
-MOST_SESSIONS = 4096
-"""Sessions with a remembered rule."""
 CONDITIONS = ("task", "person", "vision", "longer_than", "hours", "max_price")
 """Keys of a rule that are no part of the model's block."""
-NO_RULE = -1
+NO_RULE = "none"
+"""Stands for the rule of a session to which none applied."""
 
 
 class RouteQuestion(NamedTuple):
@@ -35,10 +36,34 @@ class RouteQuestion(NamedTuple):
     task: str
     person: str = ""
     """Principal of the session."""
-    session_id: str = ""
-    has_images: bool = False
-    tokens: Callable[[], int] = int
-    """Returns the approximate tokens of the conversation; called only if a rule needs it."""
+    kept: str = ""
+    """Id of the session's rule, `NO_RULE`, or "" if none is decided."""
+    messages: Sequence[Message] = ()
+    """The conversation; the last one is new."""
+
+    @property
+    def tokens(self) -> int:
+        """Approximate tokens of the conversation."""
+        return sum(len(message.text) for message in self.messages) // 4
+
+
+class RouteChoice(NamedTuple):
+    """The rule of a session, and its model."""
+
+    rule: str
+    """Id of the rule, or `NO_RULE`; "" without any rules."""
+    selection: ModelSelection | None
+
+
+def rule_id(rule: Mapping[str, Any]) -> str:
+    """Return a digest of a rule: it names the rule as long as its text is the same."""
+    text = json.dumps({key: value for key, value in rule.items() if value is not None}, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def has_images(messages: Iterable[Message]) -> bool:
+    """Return whether a message has a picture."""
+    return any(part.get("type") == "image_url" for m in messages if isinstance(m.content, list) for part in m.content)
 
 
 class ModelRoutes:
@@ -59,54 +84,47 @@ class ModelRoutes:
         now: Callable[[], datetime] = datetime.now,
     ) -> None:
         self._rules, self._select, self._infos, self._now = rules, select, infos, now
-        self._of_session: LruDict[str, int] = LruDict(MOST_SESSIONS)
 
-    def find(self, question: RouteQuestion) -> ModelSelection | None:
-        """Return the model for a turn or a side task, or None if no rule applies."""
+    def find(self, question: RouteQuestion) -> RouteChoice:
+        """Return the rule and the model for a turn or a side task."""
         rules: Sequence[Mapping[str, Any]] = self._rules() or ()
         if not rules:
-            return None
-        known = self._of_session.get(question.session_id) if question.session_id else None
-        if known is None or known >= len(rules):
-            number, selection = self._first(rules, range(len(rules)), question)
-        else:
-            number, selection = self._kept(rules, known, question)
-        if question.session_id:
-            self._of_session[question.session_id] = number
-        return selection
+            return RouteChoice("", None)
+        present = next((rule for rule in rules if question.kept == rule_id(rule)), None)
+        if present is None and question.kept != NO_RULE:
+            return self._first(rules, question, has_images(question.messages))
+        return self._kept(rules, present or {}, question)
 
-    def _first(
-        self, rules: Sequence[Mapping[str, Any]], numbers: Sequence[int], question: RouteQuestion
-    ) -> tuple[int, ModelSelection | None]:
-        for number in numbers:
-            if self._applies(rules[number], question) and (selection := self._selection(rules[number])) is not None:
-                return number, selection
-        return NO_RULE, None
+    def _first(self, rules: Iterable[Mapping[str, Any]], question: RouteQuestion, sees: bool) -> RouteChoice:
+        for rule in rules:
+            if self._applies(rule, question, sees) and (selection := self._selection(rule)) is not None:
+                return RouteChoice(rule_id(rule), selection)
+        return RouteChoice(NO_RULE, None)
 
     def _kept(
-        self, rules: Sequence[Mapping[str, Any]], known: int, question: RouteQuestion
-    ) -> tuple[int, ModelSelection | None]:
-        """Return the session's rule, or another one that it needs for a picture or its length."""
-        present = rules[known] if known != NO_RULE else {}
-        needs = [
-            number
-            for number, rule in enumerate(rules)
-            if (question.has_images and rule.get("vision") and not present.get("vision"))
+        self, rules: Sequence[Mapping[str, Any]], present: Mapping[str, Any], question: RouteQuestion
+    ) -> RouteChoice:
+        """Return the session's rule, or another one that it needs for a new picture or its length."""
+        sees = has_images(question.messages[-1:])
+        needs = (
+            rule
+            for rule in rules
+            if (sees and rule.get("vision") and not present.get("vision"))
             or (rule.get("longer_than") or 0) > (present.get("longer_than") or 0)
-        ]
-        number, selection = self._first(rules, needs, question)
-        if selection is not None:
-            return number, selection
-        return known, None if known == NO_RULE else self._selection(present)
+        )
+        choice = self._first(needs, question, sees)
+        if choice.selection is not None:
+            return choice
+        return RouteChoice(question.kept, self._selection(present) if present else None)
 
-    def _applies(self, rule: Mapping[str, Any], question: RouteQuestion) -> bool:
+    def _applies(self, rule: Mapping[str, Any], question: RouteQuestion, sees: bool) -> bool:
         tasks = [rule["task"]] if rule.get("task") else [CONVERSATION, JOB]
         return (
             question.task in tasks
             and fnmatchcase(question.person, rule.get("person") or "*")
-            and (not rule.get("vision") or question.has_images)
+            and (not rule.get("vision") or sees)
             and (not rule.get("hours") or _is_within(rule["hours"], self._now()))
-            and (not rule.get("longer_than") or question.tokens() > rule["longer_than"])
+            and (not rule.get("longer_than") or question.tokens > rule["longer_than"])
         )
 
     def _selection(self, rule: Mapping[str, Any]) -> ModelSelection | None:

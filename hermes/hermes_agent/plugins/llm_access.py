@@ -138,7 +138,7 @@ def find_task_route(ground: ModelServices, task: Mapping[str, Any], name: str = 
     values = {name: task[name] for name in TASK_OPTIONS if task.get(name) is not None}
     chain = task.get("fallback_chain") or ()
     is_own = task.get("provider", "") not in MAIN_MODEL or task.get("model") or task.get("base_url")
-    routed = None if is_own or not name else ground.model_routes.find(RouteQuestion(name))
+    routed = None if is_own or not name else ground.model_routes.find(RouteQuestion(name)).selection
     return ModelRoute(routed or task_selection(ground, task), timeout_s, extra, make_options(values), chain)
 
 

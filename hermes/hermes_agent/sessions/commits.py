@@ -51,12 +51,22 @@ def message_from_row(row: Sequence[Any]) -> Message:
     return Message(role, content, tool_calls, call_id, tool, json.loads(extras) if extras else None)
 
 
+_EXTRAS_COLUMN = "ALTER TABLE messages ADD COLUMN extras TEXT NOT NULL DEFAULT '';"
+"""`Message.extras` as JSON."""
+_PRINCIPAL_COLUMNS = """
+    ALTER TABLE sessions ADD COLUMN principal TEXT NOT NULL DEFAULT 'local';
+    ALTER TABLE sessions ADD COLUMN parent_session_id TEXT NOT NULL DEFAULT '';
+    ALTER TABLE messages ADD COLUMN principal TEXT NOT NULL DEFAULT '';
+    UPDATE sessions SET principal = 'api_server' WHERE source = 'api_server';
+    UPDATE messages SET principal = (SELECT principal FROM sessions WHERE id = session_id) WHERE role = 'user';
+    CREATE INDEX sessions_of_principal ON sessions (principal, updated_at DESC);
+"""
 _CHAT_COLUMNS = "".join(
     f"ALTER TABLE sessions ADD COLUMN {name} TEXT;"
     for name in ("session_key", "user_id", "chat_id", "thread_id", "model_config")
 )
 """Upstream's columns that plugins read in `state.db`: plugin contract §12.1."""
-_CHILD_COLUMNS = """
+CHILD_COLUMNS = """
     ALTER TABLE sessions ADD COLUMN is_subagent INTEGER NOT NULL DEFAULT 0;
     UPDATE sessions SET is_subagent = 1, model_config = json_object('_delegate_from', parent_session_id)
         WHERE parent_session_id <> '';
@@ -64,7 +74,10 @@ _CHILD_COLUMNS = """
         WHERE CASE WHEN json_valid(model_config) THEN json_extract(model_config, '$._branched_from') END IS NOT NULL;
 """
 """Subagents and branches both have `parent_session_id`, as upstream's; `is_subagent` tells them apart."""
-UPSTREAM_COLUMNS = (_CHAT_COLUMNS, _CHILD_COLUMNS)
+_RULE_COLUMN = "ALTER TABLE sessions ADD COLUMN rule TEXT NOT NULL DEFAULT '';"
+"""Id of the rule of `model.routes` that chose the session's model."""
+LATER_STEPS = (_EXTRAS_COLUMN, _PRINCIPAL_COLUMNS, _CHAT_COLUMNS, CHILD_COLUMNS, _RULE_COLUMN)
+"""The steps after the first; see `store.Schema`."""
 
 
 class BoundChat(NamedTuple):
@@ -133,6 +146,8 @@ class SessionCommit:
     usage: list[UsageRecord] = field(default_factory=list)
     answer: Message | None = None
     """Takes the place of the last stored message of the assistant."""
+    rule: str = ""
+    """The rule that chose the model (`models.model_routes`); "" changes nothing."""
 
     def write(self, db: sqlite3.Connection, session_id: str) -> None:
         """Write the commit, inside a transaction.
@@ -142,6 +157,8 @@ class SessionCommit:
         """
         if self.session is not None:
             self.session.write(db, session_id)
+        if self.rule:
+            db.execute("UPDATE sessions SET rule = ? WHERE id = ?", (self.rule, session_id))
         if self.turn is not None:
             self.turn.begin(db, session_id)
         if self.messages:
@@ -203,8 +220,8 @@ def copy_session(db: sqlite3.Connection, session_id: str, messages: Sequence[Mes
     copy, now = new_session_id(), time.time()
     db.execute(
         "INSERT INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at, principal,"
-        " parent_session_id, title, model_config) SELECT ?, source, model, system_prompt, cwd, ?, ?, principal, id, ?,"
-        " json_object('_branched_from', id) FROM sessions WHERE id = ?",  # plugins know a branch by it
+        " parent_session_id, title, model_config, rule) SELECT ?, source, model, system_prompt, cwd, ?, ?, principal,"
+        " id, ?, json_object('_branched_from', id), rule FROM sessions WHERE id = ?",  # plugins know a branch by it
         (copy, now, now, plain_title(redactor.mask_known(title)), session_id),
     )
     append_messages(db, copy, messages, Usage(), "")

@@ -20,7 +20,7 @@ from hermes_agent.sessions import commits, turn_journal
 from hermes_agent.sessions.commits import (
     COLUMNS,
     COMPACTIONS,
-    UPSTREAM_COLUMNS,
+    LATER_STEPS,
     NewSession,
     SessionCommit,
     add_compaction,
@@ -88,17 +88,7 @@ SCHEMA = Schema(
         );
         CREATE INDEX messages_of_session ON messages (session_id, id);
         """,
-        # `Message.extras` as JSON
-        "ALTER TABLE messages ADD COLUMN extras TEXT NOT NULL DEFAULT '';",
-        """
-        ALTER TABLE sessions ADD COLUMN principal TEXT NOT NULL DEFAULT 'local';
-        ALTER TABLE sessions ADD COLUMN parent_session_id TEXT NOT NULL DEFAULT '';
-        ALTER TABLE messages ADD COLUMN principal TEXT NOT NULL DEFAULT '';
-        UPDATE sessions SET principal = 'api_server' WHERE source = 'api_server';
-        UPDATE messages SET principal = (SELECT principal FROM sessions WHERE id = session_id) WHERE role = 'user';
-        CREATE INDEX sessions_of_principal ON sessions (principal, updated_at DESC);
-        """,
-        *UPSTREAM_COLUMNS,
+        *LATER_STEPS,
     ),
     expire="DELETE FROM sessions WHERE updated_at < :before;",
 )
@@ -130,6 +120,8 @@ class StoredSession(NamedTuple):
     is_cut: bool
     """Whether one of its turns has no end: it runs, or a crash interrupted it (`Transcript.unfinished`)."""
     started_at: float = 0.0
+    rule: str = ""
+    """The rule that chose its model (`models.model_routes`), or ""."""
 
 
 class _CachedHistory(NamedTuple):
@@ -392,14 +384,14 @@ class Transcript:
         rows = self._db.read(
             "SELECT principal, system_prompt, (SELECT coalesce(max(id), 0) FROM compactions WHERE session_id = ?1), ?2"
             " = 0 OR EXISTS (SELECT 1 FROM messages WHERE session_id = ?1 AND id = ?2), EXISTS (SELECT 1 FROM"
-            " turns WHERE session_id = ?1 AND state = 'running'), started_at FROM sessions WHERE id = ?1",
+            " turns WHERE session_id = ?1 AND state = 'running'), started_at, rule FROM sessions WHERE id = ?1",
             (session_id, last),
         )
         if not rows:
             return None
-        principal, prompt, compaction, is_valid, is_cut, started = rows[0]
+        principal, prompt, compaction, is_valid, is_cut, started, rule = rows[0]
         messages = self._load_history(session_id, compaction, is_valid=bool(is_valid))
-        return StoredSession(principal, prompt, messages, bool(is_cut), started)
+        return StoredSession(principal, prompt, messages, bool(is_cut), started, rule)
 
     def system_prompt(self, session_id: str) -> str | None:
         """Return the system prompt of a session, or None if the session does not exist."""

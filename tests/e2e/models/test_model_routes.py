@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from datetime import datetime
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.messages import Notice, TurnFinished
+from hermes_agent.core.messages import Message, Notice, TurnFinished
 from hermes_agent.host import Host
 from hermes_agent.models.client_pool import EndpointHealth
 from hermes_agent.models.model_routes import JOB, ModelRoutes, RouteQuestion
 from hermes_agent.policy import NoApprover
+from hermes_agent.sessions import Transcript
 from peers.wires import Reply, WireModel
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
@@ -83,16 +85,19 @@ async def test_a_stored_session_keeps_its_model_when_the_hour_of_a_rule_ends(tmp
             lambda: datetime(2026, 12, 1, hour[0]),
         )
 
-        def ask(session: str) -> str:
-            found = routes.find(RouteQuestion(JOB, session_id=session))
+        def ask(kept: str = "") -> tuple[str, str]:
+            rule, found = routes.find(RouteQuestion(JOB, kept=kept))
             assert found is not None
-            return found.model
+            return rule, found.model
 
-        assert ask("s1") == "night"
+        night, name = ask()
         hour[0] = 12
-        assert (ask("s1"), ask("s2")) == ("night", "day")
+        day, other = ask()
+        assert (name, other, ask(night)) == ("night", "day", (night, "night"))
         hour[0] = 5
-        assert (ask("s2"), ask("")) == ("day", "night")
+        assert (ask(day), ask()) == ((day, "day"), (night, "night"))
+        rules.pop()
+        assert ask(day) == (night, "night"), "the rule is gone"
         await host.aclose()
 
 
@@ -116,6 +121,41 @@ async def test_a_rule_takes_a_model_up_to_its_price_and_passes_over_a_dearer_one
 def _write_models(file: Path, listed: list[dict[str, Any]]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"fetched_at": time.time(), "models": listed}))
+
+
+async def test_a_session_keeps_its_model_over_restarts_and_in_branches(tmp_path: Path) -> None:
+    rules = [{"model": "seeing", "vision": True}, {"model": "titles", "task": "title_generation"}]
+
+    async def main(model: WireModel, *messages: Any, **given: Any) -> None:
+        host = _home(tmp_path, model, routes=rules)
+        try:
+            await say(host, *messages, **given)
+        finally:
+            await host.aclose()
+
+    with WireModel() as model:
+        await main(model, "hi", PICTURE, session="s1")
+        await main(model, "and now?", session="s1")
+        await main(model, "hi", session="s2")
+        with contextlib.closing(Transcript(tmp_path / "state.db")) as stored:
+            branch = stored.branch("s1", "another way")
+        rules.insert(0, {"model": "everyone's"})
+        for session in ("s1", branch, "s2", "s3"):
+            await main(model, "again", session=session)
+        rules.pop(0)
+        await main(model, "the rule is gone", session="s3")
+        names = [body["model"] for body in model.bodies]
+    assert names == ["m-1", "seeing", "seeing", "m-1", "seeing", "seeing", "m-1", "everyone's", "m-1"]
+
+
+async def test_a_history_of_the_caller_with_a_picture_goes_to_a_model_that_sees_it(tmp_path: Path) -> None:
+    with WireModel() as model:
+        host = _home(tmp_path, model, routes=[{"model": "seeing", "vision": True}])
+        before = [Message("user", PICTURE), Message("assistant", "A cat.")]
+        await say(host, "and now?", history=before, keep=False)
+        await say(host, "and now?", history=before[1:], keep=False)
+        await host.aclose()
+        assert [body["model"] for body in model.bodies] == ["seeing", "m-1"]
 
 
 async def test_a_failed_provider_is_tried_with_a_probe_and_the_fallback_is_announced_once(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.sessions import Transcript
-from hermes_agent.sessions.commits import UPSTREAM_COLUMNS
+from hermes_agent.sessions.commits import CHILD_COLUMNS
 
 
 def transcript(path: Path, *ids: str) -> Transcript:
@@ -67,7 +67,7 @@ def test_the_sessions_of_an_older_release_are_told_apart(tmp_path: Path) -> None
         db.execute("UPDATE sessions SET model_config = json_object('_branched_from', 's1') WHERE id = 'branch'")
         db.execute("UPDATE sessions SET model_config = '{}' WHERE id = 'child'")
         db.execute("UPDATE sessions SET model_config = 'no JSON' WHERE id = 's1'")
-        for statement in UPSTREAM_COLUMNS[-1].split(";"):
+        for statement in CHILD_COLUMNS.split(";"):
             db.execute(statement)
 
     rows = opened.database.read("SELECT id, parent_session_id, model_config, is_subagent FROM sessions ORDER BY id")
