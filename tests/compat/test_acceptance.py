@@ -393,7 +393,7 @@ async def test_15_12_an_async_command_has_thirty_seconds() -> None:
             ended.set()
 
     with plugin_host(lambda ctx: ctx.register_command("hangs", hangs)) as host:
-        answer = await run_command(host.commands["hangs"], "", host.host.bridge, limit_s=0.01)
+        answer = (await run_command(host.commands["hangs"], "", host.host.bridge, limit_s=0.01)).text
     assert answer == "Plugin command error: Plugin command async handler did not complete within 0.01s"
     assert ended.wait(10)
     assert inspect.signature(run_command).parameters["limit_s"].default == 30

@@ -57,7 +57,7 @@ host = start_host()
 print(*host.plugins.banner_lines(), *host.plugins.hints(), sep="\\n")
 for line in sys.argv[1:]:
     name, arguments = parse_command(line)
-    print(asyncio.run(run_command(host.commands.find(name, "terminal"), arguments, host.bridge)))
+    print(asyncio.run(run_command(host.commands.find(name, "terminal"), arguments, host.bridge)).text)
 """
 
 

@@ -207,6 +207,7 @@ def make_greeter(home: Path) -> None:
         "            return None\n"
         "        return f'Hello {arguments}!'\n"
         "    ctx.register_command('greet', greet, description='greets')\n"
+        "    ctx.register_command('fall', lambda arguments: 1 // 0, description='fails')\n"
     )
     config = yaml.safe_load((home / "config.yaml").read_text())
     config["plugins"]["enabled"].append("greeter")
@@ -226,6 +227,26 @@ def test_a_plugins_command_runs_and_asks_no_model_by_itself(tmp_path: Path, scri
         unknown = run(home, "-z", "/gret Ann")
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert "There is no command /gret. Did you mean /greet?" in unknown.stderr
+
+
+def test_a_command_that_cannot_run_or_fails_is_an_error(tmp_path: Path) -> None:
+    home = make_home(tmp_path, None)
+    make_greeter(home)
+    config = yaml.safe_load((home / "config.yaml").read_text())
+    config["quick_commands"] = {"empty": {"type": "exec"}}
+    (home / "config.yaml").write_text(yaml.safe_dump(config))
+    for line, said in (
+        ("/fall", "hermes: Plugin command error: integer division or modulo by zero"),
+        ("/empty", "hermes: quick_commands.empty has no command"),
+    ):
+        done = run(home, "-z", line)
+        assert (done.returncode, done.stdout) == (1, ""), done.stderr
+        assert said in done.stderr
+    with (home / "plugins" / "greeter" / "__init__.py").open("a") as file:
+        file.write("# changed\n")
+    done = run(home, "-z", "/greet Ann")
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert "hermes: /greet is not there: plugin `greeter` does not run: changed since it was granted" in done.stderr
 
 
 @pytest.mark.parametrize(

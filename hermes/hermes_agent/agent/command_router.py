@@ -13,8 +13,9 @@ from pathlib import Path
 
 from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.agent.quick_commands import QuickCommands
-from hermes_agent.commands import CommandTable, HelpRow, parse_command, run_command
+from hermes_agent.commands import CommandOutcome, CommandTable, HelpRow, parse_command, run_command
 from hermes_agent.contracts.command import SlashCommand, Where
+from hermes_agent.core.errors import CommandFailed
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.secrecy import MASK
 from hermes_agent.core.text import nearest_name
@@ -124,7 +125,11 @@ class CommandRouter:
             return RunSkill(text)
         why = self.commands.why_absent(name)
         if why:  # every front end answers it like a command
-            return CommandCall(SlashCommand(name, lambda raw_args: f"/{name} is not there: {why}"), arguments)
+
+            def refuse(raw_args: str) -> str:
+                raise CommandFailed(f"/{name} is not there: {why}")
+
+            return CommandCall(SlashCommand(name, refuse), arguments)
         return UnknownCommand(
             MASK if shown is None else shown[0], tuple(each.name for each in self.commands.commands(where))
         )
@@ -182,6 +187,10 @@ class CommandRouter:
             await self.bridge.run_steps(steps, shortest_s=hooks.shortest_s("pre_command"))
 
     async def run(self, called: CommandCall, scope: CallScope) -> str | None:
+        """Return the answer of `try_run`, be it an error or not."""
+        return (await self.try_run(called, scope)).text
+
+    async def try_run(self, called: CommandCall, scope: CallScope) -> CommandOutcome:
         """Run a command, in parallel with a turn of the same session; return its answer without known secrets.
 
         Args:
@@ -189,4 +198,4 @@ class CommandRouter:
         """
         with use_scope(scope):
             answer = await run_command(called.command, called.arguments, self.bridge)
-        return redactor.mask_known(answer) if answer else answer
+        return answer._replace(text=redactor.mask_known(answer.text)) if answer.text else answer

@@ -15,7 +15,7 @@ from typing import Any
 
 from hermes_agent.commands import HelpRow
 from hermes_agent.config.settings import Settings
-from hermes_agent.core.errors import UserError
+from hermes_agent.core.errors import CommandFailed, UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.system import processes
 
@@ -86,8 +86,12 @@ class QuickCommands:
         return (text + status).strip() or "Done."
 
     def answer(self, name: str, arguments: str) -> str:
-        """Return the output, or the error in words."""
+        """Return the output.
+
+        Raises:
+            CommandFailed: the command could not be started.
+        """
         try:
             return self.run(name, arguments)
         except (UserError, OSError) as error:
-            return str(error)
+            raise CommandFailed(str(error)) from error

@@ -8,9 +8,10 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.core.errors import CommandFailed
 from hermes_agent.runtime.bridge import Bridge
 
 logger = logging.getLogger(__name__)
@@ -19,9 +20,17 @@ ASYNC_LIMIT_S = 30.0
 """Longest run of an async handler's coroutine in seconds."""
 
 
+class CommandOutcome(NamedTuple):
+    """What a slash command answers."""
+
+    text: str | None
+    has_failed: bool = False
+    """Whether the text is an error."""
+
+
 async def run_command(
     command: SlashCommand, arguments: str, bridge: Bridge, *, limit_s: float = ASYNC_LIMIT_S
-) -> str | None:
+) -> CommandOutcome:
     """Return the answer of the handler; its error becomes the text.
 
     Args:
@@ -30,10 +39,12 @@ async def run_command(
 
     try:
         answer = await bridge.run(lambda: await_result(command.handler(arguments), bridge, limit_s=limit_s))
+    except CommandFailed as exc:
+        return CommandOutcome(str(exc), has_failed=True)
     except Exception as exc:
         logger.warning("Plugin command dispatch failed: /%s: %r", command.name, exc, exc_info=True)
-        return f"Plugin command error: {str(exc) or type(exc).__name__}"
-    return None if answer is None else str(answer)
+        return CommandOutcome(f"Plugin command error: {str(exc) or type(exc).__name__}", has_failed=True)
+    return CommandOutcome(None if answer is None else str(answer))
 
 
 def await_result(value: Any, bridge: Bridge, *, limit_s: float = ASYNC_LIMIT_S) -> Any:

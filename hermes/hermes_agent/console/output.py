@@ -259,8 +259,8 @@ async def answer_once(
 ) -> int:
     """Ask, print the answer, and return the exit status; a line `/name …` runs a command as everywhere.
 
-    The status is 0 when the question is answered or the command ran, 1 when the turn was interrupted or a limit ended
-    it, 2 when there is no such command.
+    The status is 0 when the question is answered or the command ran, 1 when the command failed, the turn was
+    interrupted or a limit ended it, 2 when there is no such command.
 
     Raises:
         UserError: no model is available, or it failed.
@@ -302,13 +302,15 @@ async def _command(agent: Agent, slash: CommandRouter, called: CommandCall, opti
         scope = slash.scope(session_id, PLATFORM, _approver(options))
         with _on_sigint(scope.cancelled.set):
             await slash.announce(called, scope)
-            answer = await slash.run(called, scope)
+            answer = await slash.try_run(called, scope)
     finally:
         agent.injected.front_end = None
-    if answer:
-        print(printable(answer) if sys.stdout.isatty() else answer)
+    if answer.has_failed:
+        print(f"hermes: {printable(answer.text or '')}", file=sys.stderr)
+    elif answer.text:
+        print(printable(answer.text) if sys.stdout.isatty() else answer.text)
     statuses = [await _turn(agent, text, options) for text in injected.texts]
-    return max(statuses, default=EXIT_OK)
+    return max((EXIT_FAILED if answer.has_failed else EXIT_OK, *statuses))
 
 
 async def _turn(agent: Agent, question: str, options: OneShotOptions) -> int:

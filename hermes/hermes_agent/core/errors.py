@@ -56,6 +56,10 @@ class UserError(HermesError):
         return f"{self.message}\n{self.hint}" if self.hint else self.message
 
 
+class CommandFailed(UserError):
+    """A slash command that did not run; the message is its answer."""
+
+
 class AccessDenied(UserError):
     """Access to an object of another principal."""
 

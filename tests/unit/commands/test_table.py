@@ -168,7 +168,7 @@ def test_the_names_of_the_contract_are_reserved():
 async def run(function, arguments=""):
     bridge = Bridge()
     try:
-        return await asyncio.wait_for(run_command(SlashCommand("x", function), arguments, bridge), 30)
+        return (await asyncio.wait_for(run_command(SlashCommand("x", function), arguments, bridge), 30)).text
     finally:
         bridge.close()
 
@@ -215,7 +215,7 @@ async def test_an_async_handler_has_a_limit_and_a_sync_one_has_none():
 
     async def both():
         waits = asyncio.ensure_future(run_command(SlashCommand("slow", slow), "", bridge, limit_s=0.01))
-        said = await run_command(SlashCommand("endless", endless), "", bridge, limit_s=0.01)
+        said = (await run_command(SlashCommand("endless", endless), "", bridge, limit_s=0.01)).text
         gone_on.set()
         return said, await waits
 
@@ -224,4 +224,4 @@ async def test_an_async_handler_has_a_limit_and_a_sync_one_has_none():
     finally:
         bridge.close()
     assert said == "Plugin command error: Plugin command async handler did not complete within 0.01s"
-    assert answered == "done"
+    assert answered.text == "done"
