@@ -63,7 +63,7 @@ def _sandbox_warning(config: Config) -> list[str]:
 def start_warnings(host: Host) -> list[str]:
     """Return a sentence for each setting without effect and each secret source that failed.
 
-    The loader of plugins warns of unknown names in `plugins.enabled`.
+    The manager of plugins reports unknown names in `plugins.enabled`.
     """
     found = [finding for finding in _log_without_effect(host.config) if finding.level == "warning"]
     names = [finding for finding in find_unknown_names(host) if not finding.key_path.startswith("plugins.enabled")]
@@ -125,6 +125,8 @@ def configured_models(host: Host) -> Iterator[tuple[str, ModelSelection]]:
         return  # no model is configured; each model request says so
     for selection in host.fallbacks():
         yield "fallback_providers", selection
+    for number, selection in host.model_routes.selections():
+        yield f"model.routes[{number}]", selection
     for task, block in plain(host.config.settings.auxiliary).items():
         if isinstance(block, dict) and any(block.get(name) for name in ("model", "base_url")):
             try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -94,6 +94,12 @@ class ModelRoutes:
         if present is None and question.kept != NO_RULE:
             return self._first(rules, question, has_images(question.messages))
         return self._kept(rules, present or {}, question)
+
+    def selections(self) -> Iterator[tuple[int, ModelSelection]]:
+        """Yield the model of each rule that can be used, with the rule's place."""
+        for number, rule in enumerate(self._rules() or ()):
+            if (selection := self._selection(rule)) is not None:
+                yield number, selection
 
     def _first(self, rules: Iterable[Mapping[str, Any]], question: RouteQuestion, sees: bool) -> RouteChoice:
         for rule in rules:

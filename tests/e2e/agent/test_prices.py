@@ -151,6 +151,17 @@ def list_prices(host: Host, models: list[dict[str, Any]]) -> None:
     file.write_text(json.dumps({"fetched_at": time.time(), "models": models}))
 
 
+def test_a_model_of_a_rule_without_a_price_is_named_at_the_start() -> None:
+    with served(ScriptedModel("never")) as url:
+        block = {"provider": "custom", "base_url": url, "default": "gpt-5"}
+        rules = [{"model": "free", "provider": "local", "task": "job"}, {"model": "odd", "vision": True}]
+        config = {"model": block | {"routes": rules}, "limits": {"day_usd": 100}}
+        with plugin_host(lambda ctx: None, config=config) as host:
+            list_prices(host.host, [{"id": "gpt-5", "pricing": {"prompt": "0.1", "completion": "0.1"}}])
+            (said,) = unpriced_models(host.host)
+    assert said.startswith("model.routes[1]: ") and "odd" in said
+
+
 def test_a_price_in_the_list_of_the_provider_is_a_known_one() -> None:
     with limited("one", day_usd=5) as host:
         assert unpriced_models(host.host)
