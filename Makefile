@@ -20,7 +20,7 @@
 #
 # Test more than `make test`
 #   make test-light   a part of each suite below (8 minutes at most)
-#   make test-all     `make test` and every suite below (hours)
+#   make test-all     `make test` and every suite below (hours); NIXOS=… NIXPKGS_LIB=… DIR=… as the suites want them
 #   make test-nix     everything about NixOS, with published plugins and every probe of the unit (needs a package index)
 #   make test-nixos-modules  the module inside all of NixOS' modules (NIXOS=… NIXPKGS_LIB=…, folders of nixpkgs)
 #   make test-matrix  the Matrix platform at a real Synapse, which is installed first (140 MB)
@@ -122,7 +122,11 @@ test-light: $(VENV)/.dev $(FUZZ) $(DOJO) $(SITE)
 	@HERMES_FUZZ_EXAMPLES=10 $(BIN)/python -m pytest -q tests/fuzz -k schemathesis
 	@cd tests && ../$(BIN)/python -m dojo --every 20
 
-test-all: test test-nix test-matrix test-update test-vm test-podman test-skills test-readme check compat chaos properties fuzz attack commands agentdojo eval soak bench
+# What needs folders that are no part of this repository is taken where they are given.
+test-all: $(SITE) test test-nix $(if $(NIXOS),test-nixos-modules) test-matrix test-update test-vm test-podman test-skills \
+  test-readme check compat $(if $(DIR),upstream-tests) chaos properties fuzz attack commands agentdojo eval soak bench
+	@$(if $(NIXOS),,echo "test-nixos-modules: skipped; NIXOS=DIR and NIXPKGS_LIB=DIR name folders of nixpkgs")
+	@$(if $(DIR),,echo "upstream-tests: skipped; DIR=DIR names a checkout or git directory of upstream")
 
 test-nix: $(VENV)/.dev
 	@HERMES_NIX_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/nix $(ARGS)

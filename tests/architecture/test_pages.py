@@ -150,6 +150,29 @@ def test_make_help_names_every_target() -> None:
     assert targets == set(re.findall(r"^#   make (\S+)", text, re.MULTILINE))
 
 
+def dry_run(*arguments: str) -> str:
+    """Return the commands that make would run for every suite."""
+    done = subprocess.run(["make", "-n", "test-all", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_every_suite_is_run_by_one_target_or_said_to_be_skipped() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = re.search(r"^# Test more than.*?\n(.+?)^SHELL", text, re.MULTILINE | re.DOTALL)
+    taken = re.search(r"^test-all: ((?:.*\\\n)*.*)", text, re.MULTILINE)
+    assert named is not None and taken is not None
+    suites = set(re.findall(r"^#   make (\S+)", named[1], re.MULTILINE)) - {"test-light", "test-all", "chaos-turns"}
+    assert suites - set(re.findall(r"[a-z-]+", taken[1])) == set()
+    assert "$(SITE)" in taken[1], "tests/architecture/test_site.py skips without it"
+
+    commands = dry_run("NIXOS=", "DIR=")
+    assert "test-nixos-modules: skipped" in commands and "upstream-tests: skipped" in commands
+    assert "test_nixos_modules.py" not in commands and "compat.peer_suite" not in commands
+    commands = dry_run("NIXOS=/n", "NIXPKGS_LIB=/l", "DIR=/d")
+    assert 'NIXOS="/n"' in commands and 'compat.peer_suite "/d"' in commands
+    assert "test-nixos-modules: skipped" not in commands and "upstream-tests: skipped" not in commands
+
+
 def test_the_shell_of_nix_brings_what_a_machine_without_nix_has_to_bring() -> None:
     shell = re.search(r"mkShell \{\s+packages = \[(.+?)\]", (ROOT / "flake.nix").read_text(encoding="utf-8"), re.DOTALL)
     assert shell is not None and shell[1].split() == ["pkgs.git", "pkgs.gnumake", "pkgs.python3"]
