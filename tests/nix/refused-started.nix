@@ -17,6 +17,25 @@ in
   provider-of-a-task = host { auxiliary.compression.provider = "openroter"; };
   provider-of-a-chain = host { auxiliary.approval.fallback_chain = [ "antropic" ]; };
   provider-of-a-strategy = host { credential_pool_strategies.opnrouter = "round_robin"; };
+  provider-of-a-rule = host {
+    model.routes = [
+      {
+        provider = "opnai";
+        model = "m";
+      }
+    ];
+  };
+  task-of-a-rule = host {
+    model.routes = [
+      {
+        model = "m";
+        task = "compresion";
+      }
+    ];
+  };
+  event-of-a-hook = host { hooks.pre_tool_cal = [ { command = "true"; } ]; };
+  skin-that-is-none = host { display.skin = "ligth"; };
+  personality-that-is-none = host { display.personality = "techical"; };
   memory-that-is-none = host { memory.provider = "http-memry"; };
   web-that-is-none = host { web.backend = "tavilly"; };
   speech-that-is-none = host { tts.provider = "opnai"; };

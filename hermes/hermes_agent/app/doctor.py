@@ -210,9 +210,9 @@ def run_checks(*, offline: bool, ask: bool = False) -> Iterator[Diagnosis]:
 def _check_loaded(home: Path, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
     """Yield the findings that need loaded plugins."""
     with loaded_host() as host:
+        yield from _guard_check("config", lambda: _names(host))
         yield from _guard_check("plugins", lambda: _plugins(home))
         yield from _guard_check("state", lambda: _state(home))
-        yield from _guard_check("config", lambda: _names(host))
         yield from _guard_check("hooks", lambda: _hooks(host))
         yield from _guard_check("cron", lambda: _jobs(host))
         yield from _guard_check("secrets", lambda: _secrets(host))
@@ -240,14 +240,16 @@ def _config(home: Path) -> Iterator[Diagnosis]:
         yield Diagnosis("wrong", "config", str(finding), report.hint)
     for finding in report.notes:
         yield Diagnosis("wrong" if finding.level == "warning" else "note", "config", str(finding))
-    if report.is_valid:
-        yield Diagnosis("ok", "config", f"{home} is valid")
 
 
 def _names(host: Host) -> Iterator[Diagnosis]:
-    for finding in find_unknown_names(host):
+    """Yield the unknown names in a config that is otherwise valid."""
+    found = find_unknown_names(host)
+    for finding in found:
         if not finding.key_path.startswith("plugins."):  # `_plugins` reports it
             yield Diagnosis("wrong", "config", str(finding))
+    if not found:
+        yield Diagnosis("ok", "config", f"{host.home} is valid")
 
 
 def _hooks(host: Host) -> Iterator[Diagnosis]:

@@ -331,14 +331,19 @@ def fill_defaults(value: Any, node: Node | None = None) -> Any:
 
 ANY = "<name>"
 ITEM = "[]"
-"""In a pattern: every item of a list; of a mapping its `provider`."""
+"""In a pattern: every item of a list; at its end, of a mapping its `provider`."""
 KEY = "<key>"
 """At the end of a pattern: the keys of the mapping are the names."""
 
 PROVIDER, PLATFORM, TOOLSET, TOOL, PLUGIN = "model provider", "platform", "toolset", "tool", "plugin"
+TASK, EVENT, SKIN, PERSONALITY = "task", "hook event", "skin", "personality"
+_ROUTE_PERSON = ("model", "routes", ITEM, "person")
 
 PATTERNS: dict[tuple[str, ...], str] = {
     ("model", "provider"): PROVIDER,
+    ("model", "routes", ITEM, "provider"): PROVIDER,
+    ("model", "routes", ITEM, "task"): TASK,
+    _ROUTE_PERSON: PLATFORM,
     ("fallback_providers", ITEM): PROVIDER,
     ("auxiliary", ANY, "provider"): PROVIDER,
     ("auxiliary", ANY, "fallback_chain", ITEM): PROVIDER,
@@ -362,6 +367,7 @@ PATTERNS: dict[tuple[str, ...], str] = {
     ("webhooks", ANY, "toolsets", ITEM): TOOLSET,
     ("platform_toolsets", KEY): PLATFORM,
     ("platforms", KEY): PLATFORM,
+    ("platforms", ANY, "provider"): PLUGIN,
     ("platform_hints", KEY): PLATFORM,
     ("skills", "platform_disabled", KEY): PLATFORM,
     ("webhooks", ANY, "deliver"): PLATFORM,
@@ -372,6 +378,12 @@ PATTERNS: dict[tuple[str, ...], str] = {
     ("plugins", "allow_tool_override", ITEM): TOOL,
     ("tools", "tool_search", "pinned", ITEM): TOOL,
     ("security", "foreign_text", "tools", KEY): TOOL,
+    ("secrets", "sources", ITEM): "secret source",
+    ("hooks", KEY): EVENT,
+    ("hooks", ITEM, "event"): EVENT,
+    ("hooks", "outbound", ITEM, "events", ITEM): EVENT,
+    ("display", "skin"): SKIN,
+    ("display", "personality"): PERSONALITY,
 }
 """The kind of name at each place of the config."""
 
@@ -390,10 +402,12 @@ def has_names(path: KeyPath) -> bool:
 
 
 def find_names(values: Mapping[str, Any]) -> Iterator[ConfigName]:
-    """Yield every name; a text with an unset variable is none."""
+    """Yield every name, but no text with an unset variable and no platform of a rule with a wildcard."""
     for pattern, kind in PATTERNS.items():
         for path, name in _at(values, pattern, ()):
-            if isinstance(name, str) and name.strip() and not has_variable(name):
+            if not isinstance(name, str) or not name.strip() or has_variable(name):
+                continue
+            if pattern != _ROUTE_PERSON or not set("*?[") & set(name.partition(":")[0]):
                 yield ConfigName(path, kind, name.strip())
 
 
@@ -402,7 +416,10 @@ def _at(value: Any, pattern: tuple[str, ...], path: KeyPath) -> Iterator[tuple[K
         yield path, value
     elif pattern[0] == ITEM:
         for index, item in enumerate(value if isinstance(value, list) else ()):
-            yield (*path, index), item.get("provider") if isinstance(item, Mapping) else item
+            if pattern[1:]:
+                yield from _at(item, pattern[1:], (*path, index))
+            else:
+                yield (*path, index), item.get("provider") if isinstance(item, Mapping) else item
     elif pattern[0] == KEY:
         for key in value if isinstance(value, Mapping) else ():
             yield (*path, key), key

@@ -39,6 +39,7 @@ MAX_MESSAGE = 400
 """Characters of standard error that become the reason of a refusal."""
 REST_S = 60.0
 """Seconds for which a program that timed out is not run; a guard that fails closed blocks in that time."""
+NO_EVENT = "there is no such event"
 BLOCKED = "Blocked by shell hook."
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
@@ -130,7 +131,7 @@ def _entries(value: Any) -> Iterator[tuple[str, Any]]:
 def _read_entry(event: str, entry: Any) -> tuple[ShellHook | None, str]:
     if event not in HOOKS or event in REFUSED:
         near = nearest_name(event, HOOKS)
-        return None, "there is no such event" + (f" (did you mean `{near}`?)" if near else "")
+        return None, NO_EVENT + (f" (did you mean `{near}`?)" if near else "")
     if not isinstance(entry, dict) or not str(entry.get("command") or "").strip():
         return None, "an entry is a mapping with `command`"
     when = entry.get("when") or {}

@@ -11,6 +11,7 @@ from hermes_agent.config.settings import Settings, plain
 from hermes_agent.hooks.bus import HookBus
 from hermes_agent.hooks.shell_consent import HookConsent
 from hermes_agent.hooks.shell_hooks import (
+    NO_EVENT,
     HookRun,
     RunHook,
     ShellHook,
@@ -65,7 +66,7 @@ class ShellHooks:
         self.pending: list[tuple[ShellHook, str]] = []
         """Hooks that are not run, each with the reason."""
         self.problems: list[str] = []
-        """What is wrong with entries of the config."""
+        """What is wrong with entries of the config, but for unknown events, which the check of names finds."""
 
     def load(self, settings: Settings, environ: Mapping[str, str]) -> dict[str, float]:
         """Register what the config has, in place of what was registered; return the time limit of each owner.
@@ -76,9 +77,10 @@ class ShellHooks:
         for owner in self._owners:
             self._bus.remove_owner(owner)
         self._owners, self.pending = {}, []
-        hooks, self.problems = read_shell_hooks(plain(settings.hooks))
-        for problem in self.problems:
+        hooks, problems = read_shell_hooks(plain(settings.hooks))
+        for problem in problems:
             logger.warning("shell hook: %s", problem)
+        self.problems = [problem for problem in problems if NO_EVENT not in problem]
         if hooks and environ.get(SAFE_MODE) == "1":
             logger.warning("shell hooks: none is run: %s is set", SAFE_MODE)
             return {}

@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hermes_agent.config.custom_providers import with_custom_providers
 from hermes_agent.config.schema import (
+    EVENT,
+    PERSONALITY,
     PLATFORM,
     PLUGIN,
     PROVIDER,
+    SKIN,
+    TASK,
     TOOL,
     TOOLSET,
     KeyPath,
@@ -32,11 +36,16 @@ from hermes_agent.contracts.terminal_env import BUILTIN_BACKENDS
 from hermes_agent.core.text import nearest_name
 from hermes_agent.plugins.activation import enable_hint
 from hermes_agent.plugins.config_schema import (
+    UPSTREAM_NAMES,
     brings_memory,
+    event_names,
     is_front_end,
     is_loaded_when_named,
     locate_finding,
     merged_layers,
+    personality_names,
+    skin_names,
+    task_names,
     unknown_plugin_findings,
 )
 from hermes_agent.plugins.discovery import BUNDLED, Discovery, bundled_memories, is_on
@@ -108,8 +117,10 @@ def find_unknown_names_in_file(host: ConfigHost, document: ConfigDocument) -> li
         return []
     found: list[ConfigFinding] = []
     for path, level, text in _unknown_names(host, document.value, document.value):
-        if level == "error" and "did you mean" not in text:
-            level, text = "warning", f"{text}; a plugin that is not installed here may bring it"
+        is_decided = path[0] == "hooks" or path == ("display", "personality") or "did you mean" in text
+        if level == "error" and not is_decided:
+            owner = "a file of that home" if path == ("display", "skin") else "a plugin that is not installed here"
+            level, text = "warning", f"{text}; {owner} may bring it"
         spot = document.position(path)
         line, column = (spot.line, spot.column) if spot else (None, None)
         found.append(
@@ -150,7 +161,12 @@ def _unknown_name(
 ) -> tuple[FindingLevel, str] | None:
     if _exists(known, kind, path, name, whole) or is_loaded_when_named(host.plugins.found, path, name):
         return None
-    text = _text(known, kind, name) + _hint(host, name)
+    if name.lower() in UPSTREAM_NAMES.get(kind, ()):
+        return "warning", f"`{name}` is a {kind} of upstream's program, which is not here: no effect"
+    text = _text(known, kind, name)
+    if kind in (EVENT, SKIN, PERSONALITY):  # no plugin brings one
+        return "error", text
+    text += _hint(host, name)
     doubt = _unloaded_candidates(host, text)
     return ("warning", text + doubt) if doubt else ("error", text)
 
@@ -208,6 +224,7 @@ def _known_names(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _Know
 
     own = with_custom_providers(dict(values)).get("providers") or {}
     platforms, catalogue = host.platforms, host.model_providers
+    tasks, personalities = {*task_names(values), *host.auxiliary_tasks.names()}, personality_names(values)
     transports = [BUILTIN_TRANSPORT, *host.extensions.approval_transports.names()]
     return {
         PROVIDER: _KnownNames(
@@ -222,6 +239,11 @@ def _known_names(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _Know
         TOOL: _KnownNames(
             lambda name: tools.get(name) is not None or name.startswith("mcp_"), tools.get_all_tool_names
         ),
+        TASK: _KnownNames(tasks.__contains__, lambda: tasks),
+        EVENT: _KnownNames(event_names().__contains__, event_names),
+        SKIN: _KnownNames(lambda name: name in skin_names(host.home), partial(skin_names, host.home)),
+        PERSONALITY: _KnownNames(lambda name: name.lower() in map(str.lower, personalities), lambda: personalities),
+        "secret source": registered("secret_source"),
         "memory provider": _KnownNames(partial(_is_memory, host), partial(_memories, host)),
         "web provider": registered("web_search"),
         "TTS provider": registered("tts", *BUILTIN_TTS, block=("tts", "providers")),

@@ -12,17 +12,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.adapters.config import Platform, add_lookup
 from hermes_agent.config.custom_providers import with_custom_providers
 from hermes_agent.config.schema import (
+    EVENT,
     MISSING,
+    PERSONALITY,
     PLATFORM,
     PLUGIN,
     PROVIDER,
+    SKIN,
+    TASK,
     TOOL,
     TOOLSET,
     ConfigName,
@@ -186,6 +191,18 @@ BUILTIN_MEMORIES = ("default", "builtin", "built-in", "none")
 """Values of `memory.provider` for the built-in memory alone."""
 FRONT_ENDS = ("cli", "cron", "tui", "acp", "subagent", *(member.value for member in Platform))
 """Names that settings of tools and hints accept as platforms although no adapter connects to them."""
+BUILTIN_SKINS = ("dark", "light", "high-contrast", "none", "default")
+"""Values of `display.skin` that need no file."""
+BUILTIN_PERSONALITIES = ("concise", "technical", "teacher", "creative", "none", "default", "off")
+"""Values of `display.personality` that need no entry of `personalities`."""
+UPSTREAM_NAMES: Mapping[str, tuple[str, ...]] = {
+    SKIN: ("ares", "mono", "slate", "daylight", "warm-lightmode", "poseidon", "sisyphus", "charizard"),
+    PERSONALITY: (
+        *("helpful", "kawaii", "catgirl", "pirate", "shakespeare"),
+        *("surfer", "noir", "uwu", "philosopher", "hype"),
+    ),
+}
+"""Names of upstream that are not here, by kind: its configs have them, and they have no effect."""
 BUILT_BY_HOST = (("network",), ("security", "website_blocklist"))
 """Settings with entries that only a host reads, in which errors must be found, too."""
 
@@ -224,15 +241,67 @@ def merged_layers(layers: Iterable[Layer]) -> dict[str, Any]:
 
 
 def unknown_plugin_findings(
-    names: Iterable[ConfigName], found: Discovery
+    names: Sequence[ConfigName], found: Discovery
 ) -> Iterator[tuple[KeyPath, FindingLevel, str]]:
     """Yield each plugin name that matches no plugin, with level and text of the finding."""
-    meant = [each for each in names if each.kind == PLUGIN]
+    folders = {manifest.folder for manifest in found.plugins.values()}
+    of_platform = {each.path for each in names if each.path[0] == "platforms" and each.name in folders}
+    meant = [each for each in names if each.kind == PLUGIN and each.path not in of_platform]
     unknown = unknown_names(PluginSettings(tuple(each.name for each in meant)), found)
     texts = {each.name: each.text for each in unknown}
     for path, _, name in meant:
         if text := texts.get(name, ""):
             yield path, "error", text if path[1] == "enabled" else text.replace("; enable ", "; write ")
+
+
+def skin_names(home: Path) -> set[str]:
+    """Return the values of `display.skin` that a home has: themes, and the names of `skins/*.yaml`."""
+    from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml  # few homes have such files
+
+    found = set(BUILTIN_SKINS)
+    for file in (home / "skins").glob("*.yaml"):
+        try:
+            found.add(str(read_yaml(str(file), ("name",)).values.get("name") or file.stem))
+        except (OSError, YamlRejected, UnicodeDecodeError):
+            continue  # the console names it, and does not use it
+    return found
+
+
+def personality_names(values: Mapping[str, Any]) -> list[str]:
+    """Return the values of `display.personality` that a config has; their case does not matter."""
+    own = values.get("personalities")
+    texts = own.items() if isinstance(own, Mapping) else ()
+    return [*BUILTIN_PERSONALITIES, *(str(name) for name, text in texts if text)]
+
+
+def task_names(values: Mapping[str, Any]) -> set[str]:
+    """Return the tasks that a rule of `model.routes` can name, without those that plugins register."""
+    own = load_schema()["properties"]["auxiliary"]["properties"]
+    configured = values.get("auxiliary")
+    return {
+        *("conversation", "job"),
+        *(name for name, node in own.items() if "$ref" in node),
+        *(configured if isinstance(configured, Mapping) else ()),
+    }
+
+
+def event_names() -> set[str]:
+    """Return the keys of `hooks`: events that a program may answer, and other blocks."""
+    from hermes_agent.hooks.catalog import HOOKS  # few homes have hooks
+    from hermes_agent.hooks.shell_hooks import OTHER_KEYS, REFUSED
+
+    return {*HOOKS, *OTHER_KEYS} - REFUSED
+
+
+def is_of_program(named: ConfigName, whole: Mapping[str, Any], home: Path) -> bool:
+    """Return whether the name is of a kind that the program and the home have by themselves, and is known."""
+    kind, name = named.kind, named.name
+    return (
+        (kind == TASK and name in task_names(whole))
+        or (kind == EVENT and name in event_names())
+        or (kind == SKIN and name in skin_names(home))
+        or (kind == PERSONALITY and name.lower() in map(str.lower, personality_names(whole)))
+    )
 
 
 def is_loaded_when_named(found: Discovery, path: KeyPath, name: str) -> bool:
@@ -268,7 +337,7 @@ def brings_memory(found: Discovery, home: Path, name: str) -> bool:
 
 def locate_finding(layers: Iterable[Layer], path: KeyPath, finding: ConfigFinding) -> ConfigFinding:
     """Return the finding with the file and line that set the value."""
-    named = tuple(part for part in path if isinstance(part, str))
+    named = tuple(takewhile(lambda part: isinstance(part, str), path))  # a layer sets a list as a whole
     for layer in reversed(tuple(layers)):
         if find_value(layer.values, named) is not MISSING:
             spot = layer.document.position(path)
@@ -307,4 +376,4 @@ def _is_certain(named: ConfigName, whole: Mapping[str, Any], found: Discovery, h
             from hermes_agent.policy.approval_transport import BUILTIN_TRANSPORT  # as above
 
             return name.lower() == BUILTIN_TRANSPORT
-    return False
+    return is_of_program(named, whole, home)

@@ -55,8 +55,7 @@ from hermes_agent.plugins.requirements import hermes_refusal, load_order, prepar
 from hermes_agent.plugins.status_text import (
     banner_lines,
     explain_absence,
-    explain_not_running,
-    is_missed,
+    missed_lines,
     plugin_text,
     plugins_text,
     start_hints,
@@ -310,8 +309,8 @@ class PluginManager(upstream_views.UpstreamAttributes):
         return unknown_plugin_text(name, self.records, self.rejected)
 
     def missed(self) -> list[str]:
-        """Return a line for each plugin that should run but does not."""
-        return [explain_not_running(record) for record in self.records if is_missed(record)]
+        """Return a line for each plugin that should run but does not, be it installed or not."""
+        return missed_lines(self.records, self.unknown)
 
     def find(self, name: str) -> LoadedPlugin | None:
         """Return the plugin of that key or name."""

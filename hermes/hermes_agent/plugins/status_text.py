@@ -159,6 +159,12 @@ def is_missed(record: LoadedPlugin) -> bool:
     return lacks or record.status in ("failed", "changed")
 
 
+def missed_lines(records: Iterable[LoadedPlugin], unknown: Iterable[UnknownPluginName]) -> list[str]:
+    """Return a line for each plugin that should run but does not, be it installed or not."""
+    missed = [explain_not_running(record) for record in records if is_missed(record)]
+    return [*(f"plugins.enabled: {each.text}" for each in unknown), *missed]
+
+
 def start_hints(
     records: Iterable[LoadedPlugin], rejected: Sequence[RejectedPlugin], unknown: Sequence[UnknownPluginName]
 ) -> list[str]:

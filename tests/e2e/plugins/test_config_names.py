@@ -12,12 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.agent.personalities import NONE, known_personalities
 from hermes_agent.app.manifest_cache import find_plugins
 from hermes_agent.config import load
+from hermes_agent.console.styled import THEMES
 from hermes_agent.cron import JobStore
 from hermes_agent.host import Host
 from hermes_agent.plugins.config_names import find_unknown_names
-from hermes_agent.plugins.config_schema import find_certain_unknown_names
+from hermes_agent.plugins.config_schema import (
+    BUILTIN_PERSONALITIES,
+    BUILTIN_SKINS,
+    find_certain_unknown_names,
+)
+from peers.running import free_port, running
 
 Write = Callable[..., Path]
 Start = Callable[..., Host]
@@ -67,6 +74,28 @@ WRONG = {
     "`hermes plugins list` shows those that are there",
     "plugins: {allow_tool_override: [read_fil]}": "plugins.allow_tool_override[0]: there is no tool `read_fil` "
     "(did you mean `read_file`?)",
+    "model: {routes: [{model: m, vision: true}, {provider: opnai, model: m}]}": "model.routes[1].provider: there is no "
+    "model provider `opnai` (did you mean `openai`?)",
+    "model: {routes: [{model: m, task: conversatio}]}": "model.routes[0].task: there is no task `conversatio` "
+    "(did you mean `conversation`?)",
+    "model: {routes: [{model: m, person: 'ircc:*'}]}": "model.routes[0].person: there is no platform `ircc:*` "
+    "(did you mean `irc`?)",
+    "display: {skin: blak}": "display.skin: there is no skin `blak`; there are dark, default, "
+    "high-contrast, light, none",
+    "display: {skin: ligth}": "display.skin: there is no skin `ligth` (did you mean `light`?)",
+    "display: {personality: kwaii}": "display.personality: there is no personality `kwaii`; there are concise, "
+    "creative, default, none, off, teacher, technical",
+    "{personalities: {pirate: Arr.}, display: {personality: pirat}}": "display.personality: there is no personality "
+    "`pirat` (did you mean `pirate`?)",
+    "hooks: {pre_tool_cal: [{command: x}]}": "hooks.pre_tool_cal: there is no hook event `pre_tool_cal` "
+    "(did you mean `pre_tool_call`?)",
+    "hooks: [{event: pre_tool_cal, command: x}]": "hooks[0].event: there is no hook event `pre_tool_cal` "
+    "(did you mean `pre_tool_call`?)",
+    "hooks: {outbound: [{url: 'https://h', events: [post_tol_call]}]}": "hooks.outbound[0].events[0]: there is no hook "
+    "event `post_tol_call` (did you mean `post_tool_call`?)",
+    "secrets: {sources: [vualt]}": "secrets.sources[0]: there is no secret source `vualt`",
+    "platforms: {irc: {provider: irc-platfrm}}": "platforms.irc.provider: unknown plugin `irc-platfrm` "
+    "(did you mean `irc-platform`?)",
     "security: {foreign_text: {tools: {wite_file: writes}}}": "security.foreign_text.tools.wite_file: there is no tool "
     "`wite_file` (did you mean `write_file`?)",
 }
@@ -93,6 +122,13 @@ RIGHT = (
     "platforms: {whatsapp: {enabled: false}, slack: {token: x}}",
     "people: {ann: [local, api_server, 'irc:ann']}",
     "security: {approval: {transport: Builtin}}",
+    "model: {routes: [{model: m, person: 'tele*:1'}, {model: m, person: local}, {provider: groq, task: compression}]}",
+    "model: {routes: [{model: m, task: job, person: 'irc:*'}]}\nauxiliary: {mine: {model: m}}",
+    "display: {skin: high-contrast, personality: Teacher}",
+    "display: {skin: default, personality: none}",
+    "personalities: {Pirate: {prompt: Arr.}}\ndisplay: {personality: pirate, skin: ''}",
+    "hooks: {post_tool_call: [{command: x}], output_spill: {}, outbound: []}",
+    "platforms: {irc: {provider: irc}}",
     "plugins: {disabled: [irc-platform, web/ddgs], entries: {observability/otel: {trust: dev}}}",
 )
 
@@ -171,6 +207,28 @@ def test_what_plugins_register_at_run_time_counts(write_plugin: Write, start: St
                                     "to activate")  # fmt: skip
 
 
+def test_a_skin_in_a_file_is_there(home: Path, start: Start) -> None:
+    (home / "skins").mkdir()
+    (home / "skins" / "night.yaml").write_text("extends: light\n")
+    (home / "skins" / "gold.yaml").write_text("name: golden\n")
+    assert find_unknown_names(start("display: {skin: night}")) == []
+    assert find_unknown_names(start("display: {skin: golden}")) == []
+    (finding,) = find_unknown_names(start("display: {skin: nihgt}"))
+    assert finding.message.endswith("there is no skin `nihgt` (did you mean `night`?)")
+
+
+@pytest.mark.parametrize(("key", "name"), [("skin", "charizard"), ("personality", "kawaii")])
+def test_a_look_of_upstream_is_a_warning(key: str, name: str, start: Start) -> None:
+    (finding,) = find_unknown_names(start(f"display: {{{key}: {name}}}"))
+    assert finding.level == "warning"
+    assert finding.message.endswith(f"`{name}` is a {key} of upstream's program, which is not here: no effect")
+
+
+def test_the_names_that_need_no_file_are_those_of_console_and_agent() -> None:
+    assert {*BUILTIN_SKINS} == {*THEMES, "default"}
+    assert {*BUILTIN_PERSONALITIES, ""} == {*known_personalities({}), *NONE}
+
+
 def test_a_name_that_an_installed_plugin_may_bring_is_a_warning_until_it_runs(
     write_plugin: Write, start: Start
 ) -> None:
@@ -213,6 +271,12 @@ def test_a_file_of_another_home_is_checked_against_what_is_installed_here(home: 
 
     ran = hermes("config", "check", str(home / "config.yaml"))
     assert (ran.returncode, "no model provider `opnai`" in ran.stderr + ran.stdout) == (78, True)
+    file.write_text("display: {skin: gold, personality: gruff}\n")
+    said = [
+        (f["key_path"], f["level"])
+        for f in json.loads(hermes("config", "check", str(file), "--json").stdout)["findings"]
+    ]
+    assert said == [("display.personality", "error"), ("display.skin", "warning")]
     file.write_text("toolsets: [lights]\n")
     ran = hermes("config", "check", str(file), "--label", "settings")
     assert ran.returncode == 0 and ran.stdout.startswith("settings: toolsets[0]: there is no toolset `lights`")
@@ -266,6 +330,33 @@ def test_set_refuses_such_a_name_and_check_names_all_of_them(home: Path) -> None
     ran = hermes("tools", "list")
     assert ran.returncode == 0, "such a home starts all the same"
     assert "there is no model provider `opnrouter`" in (home / "logs" / "agent.log").read_text()
+
+
+def test_a_start_and_the_doctor_say_all_that_a_check_finds(home: Path, write_plugin: Write) -> None:
+    write_plugin("lab")
+    (home / "config.yaml").write_text(
+        "model: {provider: local}\nplugins: {enabled: [lab, nobody], disabled: [no-one]}\ntoolsets: [lightz]\n"
+        "display: {skin: blak}\nhooks: {pre_tool_cal: [{command: x}]}\nmemory: {provider: notbook}\n"
+    )
+    wrong = ["nobody", "no-one", "lightz", "blak", "pre_tool_cal", "notbook"]
+    checked = hermes("config", "check")
+    assert checked.returncode == 78 and [name for name in wrong if f"`{name}`" not in checked.stdout] == []
+    asked = hermes("-z", "/tools")
+    assert asked.returncode == 0 and [name for name in wrong if asked.stderr.count(f"`{name}`") != 1] == []
+    doctor = json.loads(hermes("doctor", "--offline", "--json").stdout)
+    config = [line for line in doctor if line["subject"] == "config"]
+    assert {line["level"] for line in config} == {"wrong"} and len(config) == 4
+    (home / "logs" / "agent.log").unlink()
+    port = free_port()
+    environ = {"API_SERVER_PORT": str(port)}
+    command = [sys.executable, "-m", "hermes_agent", "gateway", "run"]
+    with running(command, host="127.0.0.1", port=port, path="/health", environ=environ):
+        log = (home / "logs" / "agent.log").read_text()
+    assert [name for name in wrong if f"`{name}`" not in log] == []
+    (home / "config.yaml").write_text("plugins: {enabled: [lab]}\n")
+    doctor = json.loads(hermes("doctor", "--offline", "--json").stdout)
+    (line,) = [line for line in doctor if line["subject"] == "config"]
+    assert (line["level"], line["text"]) == ("ok", f"{home} is valid")
 
 
 def test_an_entry_of_the_table_of_hosts_that_names_nothing_is_refused_by_set_and_check(home: Path) -> None:
