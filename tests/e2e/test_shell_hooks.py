@@ -144,6 +144,15 @@ def test_a_guard_that_fails_closed_blocks_until_it_is_allowed(tmp_path: Path, sc
         assert "failed closed: its script has changed" in results_seen(model)[-1]
 
 
+@pytest.mark.parametrize("command", ["guard 'x", "sh -c 'echo {tool_name}'", ""])
+def test_a_guard_that_fails_closed_and_has_no_command_blocks(command: str) -> None:
+    entry = {"command": command, "fail_closed": True, "matcher": "todo|terminal"}
+    settings = {"hooks": {"pre_tool_call": [entry]}, "hooks_auto_accept": True}
+    with plugin_host(config=settings, model=[TODO, "done"]) as host:
+        host.ask("plan")
+        assert "hook hooks.pre_tool_call failed closed: " in results(host.model)[0]
+
+
 def test_test_shows_what_a_program_gets_and_answers(tmp_path: Path, scripted: Any, guard: str) -> None:
     with scripted(script(PROMPT)) as model:
         home = hooked_home(tmp_path, model, guard)

@@ -30,6 +30,8 @@ OTHER_KEYS = frozenset({"output_spill", "outbound"})
 """Keys of `hooks` that are no events."""
 REFUSED = frozenset({"transform_api_error_classification"})
 """Events that no program may answer."""
+GUARD = "pre_tool_call"
+"""The event in which a program may block a call."""
 TOOL_EVENTS = frozenset({"pre_tool_call", "post_tool_call", "transform_tool_result", "transform_terminal_output"})
 """Events with a `tool_name`, which a matcher looks at."""
 DEFAULT_S, LONGEST_S = 60.0, 300.0
@@ -72,7 +74,7 @@ class ShellHook(NamedTuple):
     @property
     def blocks_on_failure(self) -> bool:
         """Say whether the hook is a guard that fails closed."""
-        return self.fail_closed and self.event == "pre_tool_call"
+        return self.fail_closed and self.event == GUARD
 
     def matches(self, tool: str) -> bool:
         """Say whether the hook is for this tool."""
@@ -119,6 +121,16 @@ def read_shell_hooks(value: Any) -> tuple[list[ShellHook], list[str]]:
     return found, problems
 
 
+def broken_guards(value: Any) -> list[tuple[ShellHook, str]]:
+    """Return what stands for each guard that fails closed and has no usable command, with the reason."""
+    found = []
+    for event, entry in _entries(value):
+        hook, problem = _read_entry(event, entry)
+        if hook is None and event == GUARD and isinstance(entry, dict) and _fails_closed(entry):
+            found.append((ShellHook(GUARD, f"hooks.{GUARD}", _matcher(entry), fail_closed=True), problem))
+    return found
+
+
 def _entries(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, list):
         yield from ((str(entry.get("event", "")), entry) for entry in value if isinstance(entry, dict))
@@ -134,20 +146,27 @@ def _read_entry(event: str, entry: Any) -> tuple[ShellHook | None, str]:
         return None, NO_EVENT + (f" (did you mean `{near}`?)" if near else "")
     if not isinstance(entry, dict) or not str(entry.get("command") or "").strip():
         return None, "an entry is a mapping with `command`"
-    when = entry.get("when") or {}
-    tools = when.get("tools") if isinstance(when, dict) else None
-    matcher = str(entry.get("matcher") or "") or "|".join(map(re.escape, map(str, tools or ())))
-    closed = bool(entry.get("fail_closed", entry.get("failClosed", False)))
+    closed = _fails_closed(entry)
     seconds = entry.get("timeout", DEFAULT_S)
     seconds = min(max(float(seconds), 1.0), LONGEST_S) if isinstance(seconds, int | float) else DEFAULT_S
-    hook = ShellHook(event, str(entry["command"]), matcher, seconds, closed, bool(entry.get("sandbox", False)))
+    hook = ShellHook(event, str(entry["command"]), _matcher(entry), seconds, closed, bool(entry.get("sandbox", False)))
     try:
         words = hook.argv()
     except ValueError as exc:
         return None, f"`command` cannot be split into words: {exc}"
     if _is_shell_text(words):
         return None, "a placeholder in the text of a shell would be run by it; use $HERMES_TOOL_NAME and its like"
-    return hook, "`fail_closed` has a meaning for pre_tool_call alone" if closed and event != "pre_tool_call" else ""
+    return hook, "`fail_closed` has a meaning for pre_tool_call alone" if closed and event != GUARD else ""
+
+
+def _matcher(entry: Mapping[str, Any]) -> str:
+    when = entry.get("when") or {}
+    tools = when.get("tools") if isinstance(when, dict) else None
+    return str(entry.get("matcher") or "") or "|".join(map(re.escape, map(str, tools or ())))
+
+
+def _fails_closed(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("fail_closed", entry.get("failClosed", False)))
 
 
 def _is_shell_text(words: list[str]) -> bool:

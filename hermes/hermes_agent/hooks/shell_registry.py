@@ -16,6 +16,7 @@ from hermes_agent.hooks.shell_hooks import (
     RunHook,
     ShellHook,
     ShellHookCallback,
+    broken_guards,
     read_shell_hooks,
     run_program,
 )
@@ -71,8 +72,8 @@ class ShellHooks:
     def load(self, settings: Settings, environ: Mapping[str, str]) -> dict[str, float]:
         """Register what the config has, in place of what was registered; return the time limit of each owner.
 
-        A hook that may not run is left out with a warning; in place of a guard that fails closed, each call that it
-        would judge is blocked.
+        A hook that may not or cannot run is left out with a warning; in place of a guard that fails closed, each call
+        that it would judge is blocked.
         """
         for owner in self._owners:
             self._bus.remove_owner(owner)
@@ -84,6 +85,8 @@ class ShellHooks:
         if hooks and environ.get(SAFE_MODE) == "1":
             logger.warning("shell hooks: none is run: %s is set", SAFE_MODE)
             return {}
+        for guard, problem in broken_guards(plain(settings.hooks)):
+            self._register(guard, _failing(problem))
         consent = HookConsent.from_config(self._home, settings, environ)
         for hook in hooks:
             if why := consent.explain(hook):
@@ -92,7 +95,7 @@ class ShellHooks:
                 text = "shell hook for %s (%s) not allowlisted — skipped. It is %s; `hermes hooks allow` shows it."
                 logger.warning(text, hook.event, hook.command, why)
                 if hook.blocks_on_failure:
-                    self._register(hook, _not_allowed(why))
+                    self._register(hook, _failing(f"{why}. {ALLOW}"))
             else:
                 self._register(hook, self._run_in_sandbox if hook.sandbox else run_program)
         return dict(self._owners)
@@ -145,9 +148,9 @@ class ShellHooks:
         self._owners[hook.owner] = max(self._owners.get(hook.owner, 0.0), hook.timeout_s + MARGIN_S)
 
 
-def _not_allowed(why: str) -> RunHook:
-    """Return what stands for a program that may not run: it fails at each call."""
-    return lambda *_: HookRun(None, problem=f"{why}. {ALLOW}")
+def _failing(problem: str) -> RunHook:
+    """Return what stands for a program that does not run: it fails at each call."""
+    return lambda *_: HookRun(None, problem=problem)
 
 
 def _effect(hook: ShellHook) -> str:
