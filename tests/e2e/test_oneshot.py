@@ -238,6 +238,11 @@ def test_a_command_that_cannot_run_or_fails_is_an_error(tmp_path: Path) -> None:
     for line, said in (
         ("/fall", "hermes: Plugin command error: integer division or modulo by zero"),
         ("/empty", "hermes: quick_commands.empty has no command"),
+        ("/personality gruff", "hermes: There is no personality 'gruff'."),
+        ("/tools gruff", "hermes: There is no tool `gruff`"),
+        ("/bundles gruff", "hermes: There is no bundle `gruff`"),
+        ("/blueprint gruff", "hermes: There is no blueprint 'gruff'."),
+        ("/proposals gruff", "hermes: There is no action 'gruff'"),
     ):
         done = run(home, "-z", line)
         assert (done.returncode, done.stdout) == (1, ""), done.stderr

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from hermes_agent.agent.agent import Agent
 from hermes_agent.config.settings import Settings
 from hermes_agent.core.caches import LruDict
+from hermes_agent.core.errors import CommandFailed
 from hermes_agent.core.text import nearest_name
 from hermes_agent.tools import current_scope
 
@@ -131,7 +132,7 @@ async def _change(agent: Agent, personalities: Personalities, session_id: str, n
     if name.lower() not in NONE and personalities.find(name) is None:
         near = nearest_name(name, personalities.known())
         hint = f" Did you mean {near}?" if near else ""
-        return f"There is no personality {name!r}.{hint} /personality lists them."
+        raise CommandFailed(f"There is no personality {name!r}.{hint} /personality lists them.")
     personalities.choose(session_id, name)
     if conversation is not None:
         conversation.system_prompt = personalities.replace(conversation.system_prompt, name)

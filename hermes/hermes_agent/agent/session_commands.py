@@ -14,7 +14,7 @@ from hermes_agent.agent.personalities import Personalities
 from hermes_agent.agent.session_lifecycle import BOUNDARY
 from hermes_agent.contracts.command import Confirmation, SlashCommand
 from hermes_agent.contracts.tool import Registrar
-from hermes_agent.core.errors import UserError
+from hermes_agent.core.errors import CommandFailed, UserError
 from hermes_agent.policy import NoApprover
 from hermes_agent.sessions import LOCAL, SessionInfo, UsageLedger, UsageTotals
 from hermes_agent.tools import current_scope
@@ -116,7 +116,7 @@ def _run(agent: Agent, work: Callable[[Conversation, str], Awaitable[str]], raw_
     try:
         return agent.bridge.wait_core(run_in_session())
     except UserError as error:
-        return str(error)
+        raise CommandFailed(str(error)) from error
 
 
 @contextlib.asynccontextmanager

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.tool import Registrar
+from hermes_agent.core.errors import CommandFailed
 from hermes_agent.core.text import nearest_name
 from hermes_agent.cron.feature import CronJobTool, ScheduledJobs
 from hermes_agent.cron.jobs import Fault
@@ -206,20 +207,20 @@ class BlueprintCommand:
         try:
             words = shlex.split(raw_args)
         except ValueError as exc:
-            return f"The arguments cannot be read: {exc}."
+            raise CommandFailed(f"The arguments cannot be read: {exc}.") from exc
         known = self._blueprints()
         if not words:
             return self._list(known)
         found = known.get(words[0]) or next((b for k, b in known.items() if k.partition(":")[2] == words[0]), None)
         if found is None:
             near = nearest_name(words[0], tuple(known))
-            return f"There is no blueprint {words[0]!r}." + (f" Did you mean {near}?" if near else "")
+            raise CommandFailed(f"There is no blueprint {words[0]!r}." + (f" Did you mean {near}?" if near else ""))
         if len(words) == 1:
             return self._show(found)
         pairs = dict(word.split("=", 1) for word in words[1:] if "=" in word)
         stray = [word for word in words[1:] if "=" not in word and word != CREATE]
         if stray:
-            return f"{stray[0]!r} is no value of a slot: expected SLOT=VALUE."
+            raise CommandFailed(f"{stray[0]!r} is no value of a slot: expected SLOT=VALUE.")
         return self._create(found, pairs)
 
     @staticmethod

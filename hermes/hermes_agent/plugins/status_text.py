@@ -15,7 +15,7 @@ from hermes_agent.commands import normalise_name
 from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.tool import Registrar
-from hermes_agent.core.errors import UserError
+from hermes_agent.core.errors import CommandFailed, UserError
 from hermes_agent.core.text import nearest_name
 from hermes_agent.plugins.activation import UnknownPluginName
 from hermes_agent.plugins.discovery import RejectedPlugin
@@ -271,5 +271,5 @@ def _run_plugins_command(plugins: PluginReports, raw_args: str) -> str:
         try:
             return "\n".join(f"  {line}" for line in plugins.reload(rest.strip() or None)) or "There are no plugins."
         except UserError as error:
-            return str(error)
+            raise CommandFailed(str(error)) from error
     return plugins.plugin_text(raw_args.strip()) if word else plugins.status_text()

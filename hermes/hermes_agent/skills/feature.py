@@ -16,6 +16,7 @@ from hermes_agent.config import Config
 from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.tool import Effect, PluginSkill, Registrar
+from hermes_agent.core.errors import CommandFailed
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy.taint import TaintTracker
@@ -438,7 +439,7 @@ def _bundles(bundles: SkillBundles, raw_args: str) -> str:
     name = raw_args.strip().lstrip("/")
     found = bundles.find()
     if name and name not in found:
-        return f"There is no bundle `{name}`; there are: {', '.join(found) or 'none'}."
+        raise CommandFailed(f"There is no bundle `{name}`; there are: {', '.join(found) or 'none'}.")
     if name:
         return found[name].text()
     rows = [f"/{each.name}: {each.about} ({', '.join(each.skills)})" for each in found.values()]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.tool import Registrar
+from hermes_agent.core.errors import CommandFailed
 from hermes_agent.tools import proposals
 from hermes_agent.tools.call_scope import current_scope
 from hermes_agent.tools.proposals import Proposals
@@ -60,7 +61,7 @@ def _tools(tools: ToolRegistry, toolsets: Toolsets, raw_args: str) -> str:
         hidden = toolsets.why_hidden(name, platform)
         return f"{name} ({entry.toolset}): {entry.description}" + (f"\nNot offered here: {hidden}." if hidden else "")
     if name:
-        return f"There is no tool `{name}`; /tools lists those that there are."
+        raise CommandFailed(f"There is no tool `{name}`; /tools lists those that there are.")
     found: dict[str, list[str]] = {}
     for definition in tools.get_definitions(toolsets.offered_tools(platform)):
         tool = definition["function"]["name"]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from hermes_agent.core.errors import ToolFailed, UserError
+from hermes_agent.core.errors import CommandFailed, ToolFailed, UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.system.files import JsonFile, write_atomic
 from hermes_agent.system.locks import FileLock
@@ -250,7 +250,7 @@ def answer(proposals: Proposals, raw_args: str) -> str:
             rows = [line(each) for each in proposals.all()]
             return "\n".join([*rows, f"{USAGE}"]) if rows else "No proposal waits."
         if action not in ("show", "accept", "reject"):
-            return f"There is no action {action!r}: {USAGE}"
+            raise CommandFailed(f"There is no action {action!r}: {USAGE}")
         proposal = proposals.find(wanted.strip())
         if action == "show":
             return proposals.show(proposal)
@@ -259,4 +259,4 @@ def answer(proposals: Proposals, raw_args: str) -> str:
         proposals.reject(proposal)
         return f"Rejected: {proposal.title}."
     except UserError as error:
-        return str(error)
+        raise CommandFailed(str(error)) from error

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.errors import ToolFailed, UserError
+from hermes_agent.core.errors import CommandFailed, ToolFailed, UserError
 from hermes_agent.hooks import HookBus
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.skills import PluginSkills, SkillLibrary
@@ -93,7 +93,8 @@ def test_a_proposal_that_is_older_than_the_skill_or_was_altered_is_not_accepted(
     short = world.manage(action="patch", name="tea", old_string="Pour.", new_string="Spill.")["proposal"]
     (world.home / "skills" / "tea" / "SKILL.md").write_text(TEXT + "More.\n")
     assert "has changed since it was proposed" in answer(world.proposals, f"show {short}")
-    assert "has changed since it was proposed" in answer(world.proposals, f"accept {short}")
+    with pytest.raises(CommandFailed, match="has changed since it was proposed"):
+        answer(world.proposals, f"accept {short}")
     assert answer(world.proposals, f"reject {short}") == "Rejected: patch tea."
     assert "More." in world.text()
 
@@ -101,7 +102,8 @@ def test_a_proposal_that_is_older_than_the_skill_or_was_altered_is_not_accepted(
     (file,) = (world.home / "proposals").glob("*.json")
     row = json.loads(file.read_text())
     file.write_text(json.dumps({**row, "reason": "harmless"}))
-    assert answer(world.proposals, f"accept {short}").startswith(f"no proposal begins with '{short}'")
+    with pytest.raises(CommandFailed, match=f"^no proposal begins with '{short}'"):
+        answer(world.proposals, f"accept {short}")
     file.write_text(json.dumps(row))
     assert len(world.proposals.all()) == 1
     world.now += 15 * 86_400
