@@ -7,6 +7,7 @@ import json
 import logging
 import multiprocessing
 import stat
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +20,10 @@ from e2e.agent.test_compaction import LONG, hosted
 from e2e.agent.test_compaction import Model as SummarisingModel
 from hermes_agent.core.messages import fold
 from hermes_agent.core.redaction import redactor
+from hermes_agent.mcp.servers import McpServers
 from hermes_agent.plugins.plugin_data import PluginState, plugin_data_dir, plugin_db, state_namespace
 from hermes_agent.policy import NoApprover
-from hermes_agent.testing import plugin_host
+from hermes_agent.testing import call, plugin_host
 
 SCHEMA = {"name": "read_file", "description": "x", "parameters": {"type": "object", "properties": {}}}
 START, END = "<!-- hermes-plugin-sections:start -->", "<!-- hermes-plugin-sections:end -->"
@@ -338,6 +340,67 @@ def test_b13_call_mcp_needs_the_operators_list(tmp_path: Path) -> None:
             "ok": False,
             "error": "MCP server 'server' has no tool 'tool', or is not connected",
         }
+
+
+KETTLE = {"command": sys.executable, "args": ["-S", str(Path(__file__).parents[1] / "peers" / "mcp_lines.py")]}
+MCP_CONFIG = {
+    "mcp_servers": {"kettle": KETTLE},
+    "mcp_discovery_timeout": 60,
+    "plugins": {"enabled": ["under-test"], "entries": {"under-test": {"mcp_allowlist": ["kettle"]}}},
+}
+SAID = '<foreign-text from="MCP server kettle">\ntest: hot\n</foreign-text>'
+
+
+@pytest.mark.parametrize("answer", ["once", "deny"])
+def test_b13_an_allowed_server_is_called_with_hooks_and_approval(answer: Any) -> None:
+    seen: list[Any] = []
+
+    def register(ctx: Any) -> None:
+        def boil(args: dict[str, Any]) -> str:
+            seen.append(ctx.call_mcp("kettle", "say", {"text": "hot"}))
+            return "boiled"
+
+        def guard(tool_name: str, args: dict[str, Any]) -> Any:
+            seen.append((tool_name, args))
+            return {"action": "approve", "message": "boil it?"} if tool_name == "mcp__kettle__say" else None
+
+        ctx.register_tool("boil", None, {**SCHEMA, "name": "boil"}, boil)
+        ctx.register_hook("pre_tool_call", guard)
+        ctx.register_hook("post_tool_call", lambda tool_name, status: seen.append((tool_name, status)))
+
+    with plugin_host(register, config=MCP_CONFIG, model=[call("boil"), "done"], approvals=[answer]) as host:
+        host.host.service(McpServers).wait_connected(60)
+        assert host.ask("tea, please").text == "done"
+        assert [request.summary for request in host.approval_requests] == ["boil it?"]
+        host.host.hooks.wait_idle(30)
+    (result,) = [one for one in seen if isinstance(one, dict)]
+    assert ("mcp__kettle__say", {"text": "hot"}) in seen
+    if answer == "once":
+        assert result == {"ok": True, "result": SAID}
+        assert ("mcp__kettle__say", "ok") in seen
+    else:
+        assert (result["ok"], "approv" in result["error"] or "denied" in result["error"]) == (False, True)
+        assert ("mcp__kettle__say", "blocked") in seen
+
+
+def test_b13_the_marks_follow_the_text_into_another_conversation() -> None:
+    def register(ctx: Any) -> None:
+        ctx.register_tool("boil", None, {**SCHEMA, "name": "boil"}, lambda args: kept["text"])
+        contexts.append(ctx)
+
+    contexts: list[Any] = []
+    kept: dict[str, str] = {}
+    with plugin_host(register, config=MCP_CONFIG, model=[call("boil"), "done"] * 2) as host:
+        host.host.service(McpServers).wait_connected(60)
+        kept["text"] = contexts[0].call_mcp("kettle", "say", {"text": "hot"})["result"]  # outside of conversations
+        host.ask("what did it say?")
+        assert SAID in [message["content"] for message in host.model.messages]
+        tracker = host.conversation.services.provenance
+        assert tracker.count_untrusted(host.conversation.session_id) == 1
+        kept["text"] = "test: hot"  # without its marks
+        host.new_session()
+        host.ask("and now?")
+        assert tracker.count_untrusted(host.conversation.session_id) == 0
 
 
 def test_b14_a_task_needs_a_loop_and_is_cancelled_at_unload(tmp_path: Path) -> None:

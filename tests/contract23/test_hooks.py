@@ -50,6 +50,22 @@ def test_h7_the_pieces_of_a_stream_come_in_order_and_make_the_final_text() -> No
     assert (end["finished"], end["error"], end["iteration"], end["surface"]) == (True, None, 1, "cli")
 
 
+def test_h7_a_slow_callback_does_not_delay_the_stream() -> None:
+    began, released = threading.Event(), threading.Event()
+
+    def slow(**kw: Any) -> None:
+        began.set()
+        released.wait(60)
+
+    with plugin_host(lambda ctx: ctx.register_hook("on_stream_delta", slow), model=["several words", "more"]) as host:
+        assert host.ask("hi").text == "several words"
+        assert began.wait(60)
+        assert host.ask("again").text == "more"
+        assert not released.is_set()
+        released.set()
+        settle(host)
+
+
 def test_h9_the_hooks_of_an_auxiliary_call_come_in_pairs_also_when_it_fails() -> None:
     listener = Listener("pre_auxiliary_call", "post_auxiliary_call")
     messages = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "hi"}]

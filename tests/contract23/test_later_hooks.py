@@ -203,6 +203,22 @@ def test_h15_the_wait_for_a_user_is_reported_in_pairs_without_what_was_typed() -
     assert asked[0]["session_id"]
 
 
+def test_h15_the_answer_that_a_user_types_to_a_question_is_in_no_hook_of_the_wait() -> None:
+    listener = Listener("on_human_input_request", "on_human_input_resolved")
+    script = [call("clarify", question="Which tea?"), "as you like"]
+    with chat_host(listener, model=script) as chat:
+        chat.write("make tea")
+        chat.wait(lambda: any("Which tea?" in text for text in chat.texts))
+        assert chat.ask("lapsang souchong") == "as you like"
+        settle(chat.host)
+        assert "lapsang souchong" in str(chat.host.model.messages)
+    (asked,), (resolved,) = listener.of("on_human_input_request"), listener.of("on_human_input_resolved")
+    assert (asked["kind"], asked["platform"], asked["request_id"]) == ("clarify", "memorychat", resolved["request_id"])
+    assert "Which tea?" in asked["prompt"]
+    assert resolved["outcome"] == "answered"
+    assert "lapsang" not in str(listener.seen)
+
+
 def test_h16_there_is_no_board_so_its_hooks_are_stored_and_said_to_be_never_called() -> None:
     listener = Listener("on_kanban_dispatch_tick")
     with plugin_host(listener) as host:
@@ -391,6 +407,7 @@ def test_h23_a_bare_base_name_is_no_pattern_and_base_star_is() -> None:
         chat.ask("hi")
         seen = {name: (chat.host.home / "hooks" / name / "seen.txt") for name in hooks}
         chat.wait(lambda: seen["star"].exists() and "agent:end" in seen["star"].read_text(encoding="utf-8"))
+        chat.wait(lambda: seen["exact"].exists() and seen["exact"].read_text(encoding="utf-8").endswith("\n"))
         assert not seen["bare"].exists()
         assert {"agent:start", "agent:end"} <= set(seen["star"].read_text(encoding="utf-8").split())
         assert set(seen["exact"].read_text(encoding="utf-8").split()) == {"agent:start"}

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from compat.guides import plugin
-from hermes_agent.testing import plugin_host
+from hermes_agent.testing import call, plugin_host
+from hermes_agent.testing.chat import chat_host
 
 PROVIDER = """
 from agent.memory_provider import MemoryProvider
@@ -75,7 +76,12 @@ def test_d2_bundled_comes_before_user_project_and_entry_point(tmp_path: Path, mo
         monkeypatch.chdir(project)
         host.host.plugins.unload()
         host.host.plugins.discover_and_load()
-        assert "FROM PROJECT" in recalled(host) or "FROM PACKAGE" in recalled(host)
+        assert "FROM PROJECT" in recalled(host)
+    with plugin_host(user, config=CONFIG, env=env, model=["hello"]) as host:
+        monkeypatch.chdir(project)
+        host.host.plugins.unload()
+        host.host.plugins.discover_and_load()
+        assert "FROM USER" in recalled(host)
     rival = plugin(tmp_path / "notebook", PROVIDER.format("USER").replace("remembers", "notebook") + register)
     with plugin_host(rival, config={"memory": {"provider": "notebook"}}, strict=False) as host:
         chosen = [r.manifest.source for r in host.host.plugins.records if r.enabled and r.manifest.kind == "exclusive"]
@@ -101,7 +107,7 @@ def register(ctx):
         assert host.dispatch_tool("mine") == "done"
         assert "mine" in host.commands
         assert host.module.seen["names"] == ["register_hook"]
-        assert [line.text for line in host.log if "register_tool() raised ValueError" in line.text]
+        assert [line.text for line in host.log if "register_tool() raised ToolSchemaError" in line.text]
         assert "FROM USER" in recalled(host)
 
 
@@ -220,3 +226,46 @@ def register(ctx):
     asks_nothing = code.replace('hasattr(ctx, "register_memory_provider")', "True")
     with plugin_host(plugin(tmp_path / "q", asks_nothing, "name: q\nkind: standalone\n")) as host:
         assert list(host.providers["memory"]) == ["remembers"]
+
+
+RECORDER = """
+from agent.memory_provider import MemoryProvider, RecallStatus
+calls = []
+class Memory(MemoryProvider):
+    name = "remembers"
+    ready = True
+    separates_people = True
+    def is_available(self): return self.ready
+    def unavailable_reason(self): return "the kettle is cold"
+    def initialize(self, session_id, **kwargs): pass
+    def on_turn_start(self, turn_number, message, **kwargs): calls.append(("start", kwargs))
+    def prefetch(self, query, *, session_id=""): return "FROM KETTLE"
+    def recall_status(self): return RecallStatus("Kettle", 3, glyph="K")
+    def sync_turn(self, user, assistant, *, session_id="", turn_author=None): calls.append(("sync", turn_author))
+    def on_memory_write(self, action, target, content, metadata=None): calls.append((action, metadata))
+def register(ctx): ctx.register_memory_provider(Memory())
+"""
+
+
+def test_a_provider_is_told_who_wrote_and_what_a_note_was_and_says_what_it_recalled(tmp_path: Path) -> None:
+    folder = plugin(tmp_path / "remembers", RECORDER)
+    change = {"action": "replace", "target": "memory", "old_text": "tea", "content": "Ann drinks coffee."}
+    add = {"action": "add", "target": "memory", "content": "Ann drinks tea."}
+    script = [call("memory", **add), call("memory", **change), "noted"]
+    with chat_host(folder, config=CONFIG, model=script) as chat:
+        assert chat.ask("I drink coffee now.", user="ann") == "noted"
+        calls = sys.modules["hermes_plugins.remembers"].calls if "hermes_plugins.remembers" in sys.modules else None
+        calls = chat.host.module.calls if calls is None else calls
+        chat.wait(lambda: any(name == "sync" for name, _ in calls))
+        found = dict(calls)
+        assert (found["start"]["author_id"], found["start"]["author_is_bot"]) == ("ann", False)
+        assert found["sync"] == {"id": "ann", "name": found["start"]["author_name"], "is_bot": False}
+        assert found["replace"]["previous_content"] == "Ann drinks tea."
+        assert any("K Kettle recalled for session" in line.text and "(3)" in line.text for line in chat.host.log)
+
+
+def test_a_provider_that_is_not_available_says_why(tmp_path: Path) -> None:
+    folder = plugin(tmp_path / "remembers", RECORDER.replace("ready = True", "ready = False"))
+    with plugin_host(folder, config=CONFIG, model=["hello"]) as host:
+        host.ask("hi")
+        assert any("the kettle is cold" in line.text for line in host.log if line.level == "WARNING")

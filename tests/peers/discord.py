@@ -265,13 +265,19 @@ class DiscordApi(Threaded):
         if channel not in self._channels:
             raise Refused(404, 10003, "Unknown Channel")
         if what is None:
-            return self._channels[channel]
+            return self._renamed(channel, body) if method == "PATCH" else self._channels[channel]
         if what == "typing":
             self.typing.append(channel)
             return None
         if what == "threads" or rest == "threads":
             return self._open_thread(channel, message, body)
         return self._of_messages(method, channel, message, rest or "", body)
+
+    def _renamed(self, channel: str, body: Any) -> Any:
+        if not 1 <= len(body["name"]) <= 100:
+            raise Refused(400, 50035, "Invalid Form Body: name")
+        self._channels[channel]["name"] = body["name"]
+        return self._channels[channel]
 
     def _of_messages(self, method: str, channel: str, message: str | None, rest: str, body: Any) -> Any:
         if message is None and method == "GET":

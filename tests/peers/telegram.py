@@ -191,6 +191,10 @@ class BotApi:
             return self._stored({**self._about(chat, params), MEDIA[method]: {"file_id": "f", "file_unique_id": "f"}})
         if method == "sendMediaGroup":
             return [self._stored(self._about(chat, params)) for _ in params["media"]]
+        if method == "setMessageReaction" and int(params["message_id"]) not in self.messages:
+            raise Bad(400, "Bad Request: message to react not found")
+        if method == "editForumTopic" and not (chat.get("is_forum") and 1 <= len(params["name"]) <= 128):
+            raise Bad(400, "Bad Request: TOPIC_NOT_MODIFIED or name of a wrong length")
         if method == "deleteMessage" and self.messages.pop(int(params["message_id"]), None) is None:
             raise Bad(400, "Bad Request: message to delete not found")
         return True

@@ -110,3 +110,42 @@ def test_discord_tells_edits_deletions_and_threads_of_users(make: Make) -> None:
 
     with dc.DiscordApi() as api:
         at(make("discord", token=dc.TOKEN, base_url=api.url, auto_thread=False), steps)
+
+
+def test_telegram_reacts_to_a_message_and_renames_a_topic(make: Make) -> None:
+    async def steps(bot: Any, inbox: Inbox) -> None:
+        message = api.say(100, tg.ANN, "hello")
+        await inbox.next()
+        await bot.add_reaction("100", str(message), "👍")
+        (reacted,) = [one for one in api.sent("setMessageReaction") if one["message_id"] == message]
+        assert (reacted["chat_id"], reacted["reaction"]) == ("100", [{"type": "emoji", "emoji": "👍"}])
+        with pytest.raises(Exception, match="message to react not found"):
+            await bot.add_reaction("100", "99999", "👍")
+        await bot.set_thread_title("-600", "7", "t" * 200)
+        (renamed,) = api.sent("editForumTopic")
+        assert (renamed["message_thread_id"], renamed["name"]) == (7, "t" * 128)
+        with pytest.raises(Exception, match="TOPIC_NOT_MODIFIED"):
+            await bot.set_thread_title("100", "7", "no forum")
+
+    with tg.BotApi() as api:
+        at(make("telegram", token=tg.TOKEN, base_url=api.url, poll_timeout=5), steps)
+
+
+def test_discord_reacts_to_a_message_and_renames_a_thread(make: Make) -> None:
+    pytest.importorskip("discord", reason="the extra `discord` is not installed (requirements/dev.txt has it)")
+    from peers import discord as dc
+
+    async def steps(bot: Any, inbox: Inbox) -> None:
+        first = await do(api.say, dc.TEAM, dc.BOB, f"<@{dc.ME}> what now?")
+        said = await inbox.next()  # in a thread of its own
+        await bot.add_reaction(str(dc.TEAM), first, "👍")
+        assert [(method, message) for method, message, _ in api.reactions] == [("PUT", first)]
+        await bot.set_thread_title(str(dc.TEAM), said.source.thread_id, "t" * 200)
+        assert api._channels[said.source.thread_id]["name"] == "t" * 100
+        with pytest.raises(Exception, match="Unknown Message"):
+            await bot.add_reaction(str(dc.TEAM), "99999", "👍")
+        with pytest.raises(Exception, match="Unknown Channel"):
+            await bot.set_thread_title(str(dc.TEAM), "99999", "nowhere")
+
+    with dc.DiscordApi() as api:
+        at(make("discord", token=dc.TOKEN, base_url=api.url), steps)
