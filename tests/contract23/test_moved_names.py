@@ -6,6 +6,7 @@ Run as a program, this module writes the table of declined names into `docs/plug
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import threading
 import time
@@ -17,7 +18,8 @@ import pytest
 
 from compat.guides import plugin
 from hermes_agent.compat import import_hook
-from hermes_agent.testing import plugin_host
+from hermes_agent.testing import call, plugin_host
+from hermes_agent.testing.chat import chat_host
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins" / "contract-0.23.md"
 BEGIN, END = "<!-- names that are not served: begin -->\n", "<!-- names that are not served: end -->\n"
@@ -51,6 +53,7 @@ hermes_yaml: safe_load safe_dump
 plugins.plugin_storage: plugin_data_dir plugin_db
 plugins.plugin_utils: lazy_singleton SingletonSlot
 tools.approval_human_wait: human_wait_window activity_heartbeat
+tools.cronjob_job_args: _origin_from_env
 tools.environments.base_output: _ThreadedProcessHandle
 tools.skill_ledger:
 tools.skills_tool_dedup: reset_skill_view_dedup
@@ -196,6 +199,33 @@ def test_e8_the_block_approvals_a_job_and_a_skill_that_is_shown_again(names: Any
         prompt="water the plants", schedule="every 2h", name="plants", repeat=1
     )
     assert job["name"] == "plants"
+
+
+REMINDER = """
+import json
+from cron.scheduler import create_job_with_scheduler_registration
+from tools.cronjob_job_args import _origin_from_env
+SCHEMA = {"name": "remind", "description": "x", "parameters": {"type": "object", "properties": {}}}
+def remind(args):
+    job = create_job_with_scheduler_registration(
+        prompt="Say: tea", schedule="every 2h", name="tea", repeat=1, origin=_origin_from_env(), attach_to_session=True)
+    return json.dumps({"origin": _origin_from_env(), "deliver": job["deliver"]})
+def register(ctx): ctx.register_tool("remind", None, SCHEMA, remind)
+"""
+
+
+def test_e8_a_job_that_a_plugin_makes_in_a_chat_answers_there(tmp_path: Path) -> None:
+    folder = plugin(tmp_path / "reminder", REMINDER)
+    with chat_host(folder, model=[call("remind"), "noted"]) as chat:
+        chat.write("remind me")
+        chat.wait(lambda: any("/approve" in text for text in chat.texts))
+        chat.write("/approve")
+        chat.wait(lambda: "noted" in chat.texts)
+        result = next(m["content"] for m in chat.host.model.messages if m["role"] == "tool")
+    made = json.loads(result)
+    assert "error" not in made, result
+    assert (made["origin"]["platform"], made["origin"]["chat_id"]) == ("memorychat", "room")
+    assert made["deliver"] == "memorychat:room"
 
 
 def test_e8_a_running_turn_is_interrupted(names: Any) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hermes_agent import __version__
+from hermes_agent.adapters.events import get_session_env
 from hermes_agent.compat.agent import SingletonSlot, host
 from hermes_agent.compat.config import load_config_readonly
 from hermes_agent.config import hermes_home
@@ -182,6 +183,13 @@ def terminal_env(name: str, default: str = "") -> str:
     value = (load_config_readonly().get("terminal") or {}).get(key) if name.startswith("TERMINAL_") else None
     is_plain = isinstance(value, str | int | float) and value != ""
     return str(value) if is_plain else os.environ.get(name) or default
+
+
+def chat_origin() -> dict[str, str] | None:
+    """Return the chat of the running message, as `origin` of a scheduled job; None outside of chats."""
+    names = {"platform": "PLATFORM", "chat_id": "CHAT_ID", "chat_name": "CHAT_NAME", "thread_id": "THREAD_ID"}
+    found = {key: get_session_env(f"HERMES_SESSION_{name}") for key, name in names.items()}
+    return {key: text for key, text in found.items() if text} if found["platform"] and found["chat_id"] else None
 
 
 def reset_skill_view_dedup(*args: Any, **kwargs: Any) -> None:
