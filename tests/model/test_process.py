@@ -14,7 +14,7 @@ from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, TextP
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
 from local_model import LocalModelClient, LocalModelServer, LocalServerSettings, check_availability, services
-from waiting import wait_for_end
+from waiting import until, wait_for_end
 
 pytestmark = [pytest.mark.model, pytest.mark.xdist_group("model"), pytest.mark.timeout(900)]
 
@@ -92,6 +92,34 @@ async def test_an_answer_that_is_broken_off_leaves_the_model_free_for_the_next()
     pid = server.pid
     assert (await answer(client, SHORT)).message.text
     assert server.pid == pid
+    await client.aclose()
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def test_a_prompt_that_is_broken_off_while_it_is_read_is_read_no_further() -> None:
+    client = LocalModelClient(services(), given := settings(), server=(server := LocalModelServer(given)))
+    await answer(client, SHORT)
+    pid = server.pid
+    assert pid is not None
+    began = cpu_seconds(pid)
+    short = ModelRequest("", [Message("user", "The owl sleeps. " * 25 + "Say hello.")], max_tokens=1)
+    tokens = (await answer(client, short)).usage.input_tokens
+    for_a_token = (cpu_seconds(pid) - began) / tokens
+    words = " ".join(f"item{n}" for n in range(1000))  # three tokens or more each
+
+    began = cpu_seconds(pid)
+    reading = asyncio.create_task(answer(client, ModelRequest("", [Message("user", words)], max_tokens=1)))
+    await asyncio.to_thread(until, lambda: cpu_seconds(pid) > began + 0.1)
+    reading.cancel()
+    await asyncio.wait((reading,))
+    assert (await answer(client, SHORT)).message.text
+
+    assert reading.cancelled() and server.pid == pid
+    assert cpu_seconds(pid) - began < for_a_token * 3000 / 2
     await client.aclose()
 
 
