@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 BATCH = 64
-"""Tokens of a prompt that are read at a time, 1.3 s of work on two cores."""
+"""Tokens of a prompt that are read at a time, 1.3 s of work on two cores. Half as many take 8 % more of it a token."""
 RESTORE_S, SAVE_S = 20.0, 3.0
 """Longest time in seconds; a save waits for the end of an answer."""
 
