@@ -42,7 +42,7 @@ SIGNATURES = {
     "agent.message_content.flatten_message_text": "content, sep='\\n'",
     "agent.memory_manager.sanitize_context": "text",
     "agent.async_utils.consume_detached_task_result": "task",
-    "tools.approval.resolve_gateway_approval": "session_key, choice, resolve_all=False, reason=None",
+    "tools.approval.resolve_gateway_approval": "session_key, choice, resolve_all=False, reason=None, request_id=None",
     "tools.approval.has_blocking_approval": "session_key",
     "tools.approval.request_tool_approval": "tool_name, reason, rule_key='', approval_callback=None",
     "tools.url_safety.is_safe_url": "url",
