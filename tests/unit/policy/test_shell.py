@@ -135,7 +135,25 @@ def test_what_is_long_is_judged_in_time_that_grows_with_its_length(command: str)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "piece",
-    [")", "<<", "<<<", "<<E\n", "a <<E; b\nE\n", "a=(", "a | ", "a |\n", "a ", "a =", "${", '"${', "$a$", "> a <<< b "],
+    [
+        *(
+            ")",
+            "<<",
+            "<<<",
+            "<<E\n",
+            "a <<E; b\nE\n",
+            "a=(",
+            "a | ",
+            "a |\n",
+            "a ",
+            "a =",
+            "${",
+            '"${',
+            "$a$",
+            "> a <<< b ",
+        ),
+        *("$x-", "rm$x-rf$y/ ", "a$b-$c;", "x$IFS$9-", "sudo $x ", "${x:+a}", "${x:-${y:-"),
+    ],
 )
 def test_four_times_the_text_takes_the_judge_no_more_than_some_four_times_the_work(piece: str) -> None:
     def work(length: int) -> float:

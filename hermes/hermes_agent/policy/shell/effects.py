@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from hermes_agent.policy.shell import code, nested_commands, python, small_languages
@@ -22,12 +23,14 @@ from hermes_agent.policy.shell.programs import (
     parse_arguments,
     split_subcommand,
 )
+from hermes_agent.policy.shell.rules import HARDLINE
 from hermes_agent.policy.shell.script import (
     CHANGES,
     DESTROYS,
     INSTALLS,
     LATER,
     LIBRARY,
+    MOST_PARTS,
     NETWORK,
     REVEALS,
     SENDS,
@@ -159,14 +162,74 @@ def _from_directory(command: ShellCommand, args: Arguments) -> ShellCommand:
     return replace(command, cwd=resolve_place(command, directory)) if directory else command
 
 
-def possible_programs(command: ShellCommand) -> Iterator[str]:
-    """Yield the programs that a name with a glob or with an unknown part may mean."""
+_UNKNOWNS = re.compile(f"{UNKNOWN}+")
+_KNOWN_PLACE = re.compile(rf"(?:(?:[^/{UNKNOWN}]*|{UNKNOWN}+)/)*")
+"""Directories before a name, each known or unknown as a whole."""
+_EMPTY = re.compile(
+    rf"(?<=[\w-]){UNKNOWN}+(?=[\w-])|^{UNKNOWN}+(?=[A-Za-z]|--[a-z]|-[A-Za-z]{{1,2}}$)|^(-[\w-]+){UNKNOWN}+$"
+)
+"""Unknown parts that may be empty: within a name, before it, before an option, and behind one.
+
+A word such as `$DIR/` or `/opt/$NAME` has none: its variable has a value in all but broken scripts.
+"""
+_WHITE = re.compile(rf"^(-[A-Za-z]{{1,4}}){UNKNOWN}+(?=[/~.])|{UNKNOWN}+(?=--[a-z]|-[A-Za-z0-9]{{1,2}}$|of=/)")
+"""Unknown parts outside quotes that may be white space: before an option, and between one and a path."""
+
+
+def _possible_programs(command: ShellCommand) -> Iterator[str]:
+    """Yield the programs that a name with a glob may mean."""
     name = command.name
-    bare = name.replace(UNKNOWN, "")
-    if bare != name and bare:
-        yield bare
-    elif has_glob(name) and name.strip("*?") and any(matches_glob(at, _directory(command)) for at in _PROGRAMS_AT):
+    if has_glob(name) and name.strip("*?") and any(matches_glob(at, _directory(command)) for at in _PROGRAMS_AT):
         yield from (program for program in _DESTROYERS if matches_glob(program, name))
+
+
+def possible_commands(command: ShellCommand) -> Iterator[ShellCommand]:
+    """Yield what a command may be by a glob in its name, or with unknown parts empty or white space."""
+    redirects = tuple(r._replace(target=next(_emptied((r.target,)), r.target)) for r in command.redirects)
+    for name in _possible_programs(command):
+        yield replace(command, words=(ShellWord(name), *command.words[1:]), marks=frozenset())
+    if not any(UNKNOWN in word.text for word in (*command.words, *(r.target for r in command.redirects))):
+        return
+    heads, rest = [command.words[:1]], command.words[1:]
+    if heads[0] and not heads[0][0].is_known:
+        heads = list(_possible_names(heads[0][0]))
+    known = {(command.text, tuple(r.target.text for r in command.redirects))}
+    for words in ((*head, *args) for head in heads for args in (_emptied(rest), _spaced(rest))):
+        found = replace(command, words=words, redirects=redirects, marks=frozenset())
+        which = (found.text, tuple(r.target.text for r in redirects))
+        if words and which not in known:
+            known.add(which)
+            yield found
+    vanished = replace(command, words=tuple(w for w in command.words if w.text != UNKNOWN or not w.splits))
+    if any(rule.test(vanished) for rule in HARDLINE):  # other programs take a word there: `python $SCRIPT`
+        yield vanished
+
+
+def _possible_names(word: ShellWord) -> Iterator[tuple[ShellWord, ...]]:
+    """Yield the words that a name may be: each unknown part is empty or, outside quotes, white space."""
+    place = _KNOWN_PLACE.match(word.text)[0]  # type: ignore[index]
+    parts = _UNKNOWNS.split(word.text[len(place) :])
+    count = len(parts) - 1
+    every = itertools.product(("", " "), repeat=count) if count <= MOST_PARTS else (("",) * count, (" ",) * count)
+    for signs in every if word.splits else (("",) * count,):
+        text = place + "".join(itertools.chain(*zip(parts, (*signs, ""), strict=True)))
+        if text or word.splits:
+            yield tuple(ShellWord(name, word.sources, word.substituted) for name in text.split())
+
+
+def _emptied(words: Iterable[ShellWord]) -> Iterator[ShellWord]:
+    for word in words:
+        text = word.text.replace(UNKNOWN, "") if word.parted else _EMPTY.sub(r"\1", word.text)
+        if text or not word.text:
+            yield word._replace(text=text)
+
+
+def _spaced(words: Iterable[ShellWord]) -> Iterator[ShellWord]:
+    for word in words:
+        if word.splits:
+            yield from (word._replace(text=text) for text in _WHITE.sub(r"\1 ", word.text).split())
+        else:
+            yield word
 
 
 def _directory(command: ShellCommand) -> str:

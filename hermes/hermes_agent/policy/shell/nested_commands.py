@@ -62,6 +62,8 @@ def _shell(command: ShellCommand) -> Iterator[Part]:
         while place < len(args) - 1 and args[place].startswith(("-", "+")):  # `sh -c -e SCRIPT`
             place += 2 if args[place] in ("-o", "-O", "+o", "+O") else 1
         script, rest = args[place], args[place + 2 :]
+        if not rest and any(UNKNOWN in arg for arg in args[place + 1 :]):
+            rest = [UNKNOWN]  # `xargs sh -c SCRIPT` may add any number of arguments
         yield f"(set -- {shlex.join(rest)}\n{script}\n)" if rest else script
         return
     program = find_program(command.name)

@@ -10,11 +10,11 @@ import codecs
 import itertools
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from hermes_agent.policy.shell.paths import is_home, is_root, is_system_directory, resolve_place
-from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand, decode_ansi_c, word_list
+from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand, ShellRedirect, decode_ansi_c, word_list
 
 DISK = f"/dev/{UNKNOWN}"
 """Placeholder for the disks that a program lists."""
@@ -30,13 +30,56 @@ def output_of(command: ShellCommand) -> str | None:
     return None if maker is None else maker(command)
 
 
+_SILENT = frozenset({"true", ":", "false", "test", "[", "exit", "return", "sleep", "wait", "cd", "let"})
+"""Commands that write nothing to the standard output."""
+
+
+def printed_by(commands: Sequence[ShellCommand], *, either: bool) -> str:
+    """Return what commands print, with `UNKNOWN` where that is not known.
+
+    Args:
+        commands: the commands, with the earlier stages of pipelines.
+        either: some run only when others fail.
+    """
+    read = {id(stage) for command in commands for stage in command.before}
+    printing = [c for c in commands if id(c) not in read and c.name not in _SILENT and not _is_discarded(c)]
+    if either and printing and printing[0].name not in ("echo", "printf"):
+        printing = printing[-1:]
+    outputs = (None if any(map(_diverts, c.redirects)) else output_of(c) for c in printing)
+    text = "".join(f"{UNKNOWN}\n" if output is None else output for output in outputs)
+    return text if len(text) <= LONGEST else UNKNOWN
+
+
+def written_files(command: ShellCommand) -> Iterator[tuple[str, bool]]:
+    """Yield the files to which the output of a command goes, and whether it is appended."""
+    yield from ((r.target.text, r.operator in (">>", "&>>")) for r in command.redirects if r.writes)
+    if command.name == "tee":
+        yield from ((operand, command.has_flag("a", "--append")) for operand in command.operands)
+
+
+def _diverts(redirect: ShellRedirect) -> bool:
+    """Return whether a redirect sends the standard output to a file."""
+    return redirect.own and redirect.writes and redirect.target.text not in ("1", "/dev/stdout", "/dev/fd/1")
+
+
+def _is_discarded(command: ShellCommand) -> bool:
+    """Return whether nothing of the output of a command arrives."""
+    last = next((r for r in reversed(command.redirects) if r.own and r.writes), None)
+    return last is not None and (last.target.text == "/dev/null" or (last.operator, last.target.text) == (">&", "2"))
+
+
 def _echo(command: ShellCommand) -> str | None:
     args = list(command.args)
     options = ""
     while args and args[0].startswith("-") and set(args[0][1:]) <= set("neE") and len(args[0]) > 1:
         options += args.pop(0)
     text = " ".join(args)
-    return (decode_ansi_c(text) if "e" in options else text) + ("" if "n" in options else "\n")
+    return (_escapes(text) if "e" in options else text) + ("" if "n" in options else "\n")
+
+
+def _escapes(text: str) -> str:
+    r"""Return a text with the escapes of `echo -e` decoded: an octal one may have a leading zero (`\0101`)."""
+    return decode_ansi_c(re.sub(r"\\0([0-7]{3})", r"\\\1", text))
 
 
 def _printf(command: ShellCommand) -> str | None:
@@ -54,7 +97,8 @@ def _printf(command: ShellCommand) -> str | None:
             if kind == "%":
                 text += head + "%"
             elif kind in "sbdc":
-                text += head + (values.pop(0) if values else "")
+                value = values.pop(0) if values else ""
+                text += head + (_escapes(value) if kind == "b" else value)
             else:
                 return None
         text, piece = text + piece, form

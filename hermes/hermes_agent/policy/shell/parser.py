@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hermes_agent.policy.shell import syntax
-from hermes_agent.policy.shell.effects import assignment_effects, find_effects, possible_programs
+from hermes_agent.policy.shell.effects import assignment_effects, find_effects, possible_commands
 from hermes_agent.policy.shell.expansion import Expander
-from hermes_agent.policy.shell.outputs import output_of
+from hermes_agent.policy.shell.outputs import output_of, printed_by, written_files
 from hermes_agent.policy.shell.paths import Links, resolve_place
 from hermes_agent.policy.shell.programs import is_a
 from hermes_agent.policy.shell.script import (
@@ -47,6 +47,8 @@ MOST_STEPS = 20_000
 """Most visits of statements; nested functions and loops multiply them."""
 TURNS = 16
 """Most values of a `for` loop that are tried one by one."""
+MOST_SUPPOSED = 2
+"""Most levels of commands with supposed words within each other."""
 SUBSTITUTIONS = ("command_substitution", "process_substitution")
 _EVALUATE = frozenset({"let", "test", "[", "printf", "read", "unset", "mapfile", "readarray", "set"})
 """Builtins that evaluate the subscript of a name among their arguments."""
@@ -57,16 +59,17 @@ _UNREAD = re.compile(r"(?<!\\)`([^`]+)`|\$\((.+)\)", re.DOTALL)
 """A substitution in a part of `${x:-…}` that the grammar does not parse."""
 
 
-def read_script(text: str, *, guessed: bool = False) -> ShellScript:
+def read_script(text: str, *, guessed: bool = False, unset: bool = False) -> ShellScript:
     """Return the commands that `text` would run. Never raises.
 
     Args:
         text: the script.
         guessed: the text may not be a script (`PossibleScript`).
+        unset: in `${name+text}`, unknown variables have no value.
     """
     if len(text) > LONGEST:
         return ShellScript((), problem=f"it is longer than {LONGEST} characters")
-    reader = _Reader(guessed)
+    reader = _Reader(guessed, unset=unset)
     try:
         reader.read_text(text, depth=0)
     except RecursionError:  # substitutions in substitutions, hundreds deep
@@ -79,13 +82,13 @@ def read_script(text: str, *, guessed: bool = False) -> ShellScript:
 class _Reader:
     """Walk over a syntax tree in the order of execution; every branch counts as executed."""
 
-    def __init__(self, guessed: bool) -> None:
+    def __init__(self, guessed: bool, *, unset: bool) -> None:
         self.out: list[ShellCommand] = []
         self.fork_bomb = False
         self.problem = ""
         self.assigns = False
         self.cwd = ""
-        self.expander = Expander(self._substitution)
+        self.expander = Expander(self._substitution, unset=unset)
         self._functions: dict[str, Node] = {}
         self._aliases: dict[str, str] = {}
         self._files: dict[str, str] = {}
@@ -100,6 +103,8 @@ class _Reader:
         self._calling: list[str] = []
         self._guessing = guessed
         """Whether the text may not be a command."""
+        self._supposed = 0
+        """How many of the commands that are being read have supposed words."""
         self._input: str | None = None
         """The input of the compound command that is being read, as far as known."""
         self._rights: tuple[str, ...] = ()
@@ -363,8 +368,8 @@ class _Reader:
         self._effects(command)
         if nested:
             self._nested(command, found)
-            for name in possible_programs(command):
-                self._run(replace(command, words=(ShellWord(name), *command.words[1:])))
+        if nested or command.redirects:
+            self._suppose(command)
         through = self._links.resolve(command)
         self._links.record(command)
         if through is not None and len(self.out) <= MOST_COMMANDS:
@@ -373,6 +378,17 @@ class _Reader:
             self._links = outer
         return command
 
+    def _suppose(self, command: ShellCommand) -> None:
+        """Read what a command is if unknown parts of its words are empty or white space, without its effects."""
+        expander, guessing = self.expander, self._guessing
+        for possible in possible_commands(command) if self._supposed < MOST_SUPPOSED else ():
+            outer = self.cwd, expander.variables, expander.positional, self._files, self._aliases
+            expander.variables, self._files, self._aliases = dict(outer[1]), dict(outer[3]), dict(outer[4])
+            self._guessing, self._supposed = True, self._supposed + 1
+            self._read_parts(NestedCode((possible,)), ())
+            self._guessing, self._supposed = guessing, self._supposed - 1
+            self.cwd, expander.variables, expander.positional, self._files, self._aliases = outer
+
     def _effects(self, command: ShellCommand) -> None:
         """Apply commands that change the meaning of later ones: `cd`, `alias`, `set --`."""
         if command.name in ("cd", "pushd"):
@@ -380,22 +396,10 @@ class _Reader:
             to = UNKNOWN if target == "-" or UNKNOWN in target else target
             self.cwd = to if to.startswith(("/", "~", UNKNOWN)) or not self.cwd else posixpath.join(self.cwd, to)
         elif command.name == "alias":
-            for operand in command.operands:
-                key, given, value = operand.partition("=")
-                if given:
-                    self._aliases[key] = value
-        elif command.name == "set" and "--" in command.args:
-            self.expander.positional = list(command.args[command.args.index("--") + 1 :])
-        elif command.name in ("read", "mapfile", "readarray"):
-            text = command.stdin if self._line is None else self._line
-            value = (text or UNKNOWN).strip() if len(command.operands) == 1 else UNKNOWN
-            self._subscript(value)
-            self.expander.variables |= dict.fromkeys(command.operands, value)
-            if text and (command.name != "read" or command.has_flag("a")):
-                words = text.split() if command.name == "read" else text.splitlines()
-                self.expander.arrays |= {operand: [*map(ShellWord, words)] for operand in command.operands[-1:]}
-        elif command.name == "printf" and command.args[:1] == ("-v",) and len(command.args) > 1:
-            self.expander.variables[command.args[1]] = output_of(command) or UNKNOWN
+            given = (operand.partition("=") for operand in command.operands)
+            self._aliases |= {key: value for key, equals, value in given if equals}
+        else:
+            self._subscript(self.expander.assigned(command, command.stdin if self._line is None else self._line))
         self._record_written(command)
 
     def _from_source(self, command: ShellCommand) -> NestedCode:
@@ -412,17 +416,10 @@ class _Reader:
     def _record_written(self, command: ShellCommand) -> None:
         """Record the content of written files, which a later command may run."""
         text = output_of(command)
-        targets = [r.target.text for r in command.redirects if r.writes]
-        if text is not None and (targets or command.name == "tee"):
-            for target in (*targets, *(command.operands if command.name == "tee" else ())):
-                path = resolve_place(command, target)
-                more = (
-                    command.has_flag("a", "--append")
-                    if target in command.operands
-                    else any(r.operator in (">>", "&>>") and r.target.text == target for r in command.redirects)
-                )
-                self._files[path] = (self._files.get(path, "") if more else "")[:LONGEST] + text
-                self._read_parts(autostart_commands(path, self._files[path]), command.via)
+        for target, more in written_files(command) if text is not None else ():
+            path = resolve_place(command, target)
+            self._files[path] = (self._files.get(path, "") if more else "")[:LONGEST] + (text or "")
+            self._read_parts(autostart_commands(path, self._files[path]), command.via)
 
     def _written(self, command: ShellCommand, name: str) -> str | None:
         """Return the text of a file that this script wrote, or None."""
@@ -444,17 +441,21 @@ class _Reader:
                 self.read_text(text, depth=self._depth + 1)
         known = output_of(operand.sources[-1]) if operand.sources else self._written(command, operand.text)
         if known:
-            self._read_script(known, resolve_place(command, operand.text))
+            args = [word.text for word in runs[runs.index(operand) + 1 :]] if shell else list(command.args)
+            given = args if shell or command.words[0] is operand else (args[1:] or self.expander.positional)
+            self._read_script(known, resolve_place(command, operand.text), given)
 
-    def _read_script(self, text: str, path: str) -> None:
-        """Read the script in a file; when it runs itself, only once."""
+    def _read_script(self, text: str, path: str, args: list[str] | None) -> None:
+        """Read the script in a file, with its arguments; when it runs itself, only once."""
         if path in self._running:
             return
         self.fork_bomb |= syntax.restarts(parse_tree(text), path)
         self._running.append(path)
+        outer, self.expander.positional = self.expander.positional, args
         try:
             self.read_text(text, depth=self._depth + 1)
         finally:
+            self.expander.positional = outer
             self._running.pop()
 
     def _nested(self, command: ShellCommand, found: NestedCode) -> None:
@@ -467,19 +468,22 @@ class _Reader:
             read = next((r.target for r in command.redirects if r.operator == "<"), None)
             stdin = command.stdin or (None if read is None else self._files.get(resolve_place(command, read.text)))
             if stdin:
-                self._read_script(stdin, "" if read is None else resolve_place(command, read.text))
+                path = "" if read is None else resolve_place(command, read.text)
+                self._read_script(stdin, path, None if command.has_flag("s") else [])
         self._rights = outer
 
     def _read_parts(self, found: NestedCode, via: tuple[str, ...]) -> None:
-        if len(via) > DEEPEST:
-            self.problem = self.problem or "its commands are nested too deep"
+        if len(via) > DEEPEST or len(self.out) > MOST_COMMANDS:
+            self.problem = self.problem or "its commands are nested too deep, or too many"
             return
         for part in found.parts:
             if isinstance(part, str):
                 if part.replace(UNKNOWN, "").strip():
-                    outer, self._guessing = self._guessing, self._guessing or isinstance(part, PossibleScript)
+                    outer = self._guessing, self.expander.positional
+                    if isinstance(part, PossibleScript):
+                        self._guessing, self.expander.positional = True, None
                     self.read_text(part, depth=self._depth + 1)
-                    self._guessing = outer
+                    self._guessing, self.expander.positional = outer
             else:
                 self._run(part)
 
@@ -492,5 +496,4 @@ class _Reader:
         if redirects and not found:
             found = self._run(ShellCommand((ShellWord("cat"),), redirects, cwd=self.cwd))
         self.cwd = cwd
-        known = output_of(found[-1]) if found else ""
-        return (UNKNOWN if known is None else known.rstrip("\n")), tuple(found)
+        return printed_by(found, either="||" in node_text(node)).rstrip("\n"), tuple(found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -27,6 +28,9 @@ ROOT = frozenset({"sudo", "doas", "run0", "pkexec", "su", "runuser"})
 """Programs that give a command the rights of root."""
 SENDS, UNLISTED = "sends", "unlisted"
 """Marks: the command sends a file to another machine; its program is not in the tables."""
+
+MOST_PARTS = 4
+"""Most unknown parts of a name for which each may be empty or white space, whatever the others are."""
 
 
 @functools.cache
@@ -51,6 +55,10 @@ class ShellWord(NamedTuple):
     """The commands of a process substitution that this word is: `<(curl x)`."""
     substituted: tuple[ShellCommand, ...] = ()
     """The commands of a substitution that is part of the word: `$(curl x)`."""
+    splits: bool = False
+    """Whether an unknown part stands outside quotes: it may be white space, so that these are several words."""
+    parted: bool = False
+    """Whether it is one of the words to which the shell splits one text with expansions: `rm$IFS-rf`."""
 
     @property
     def is_known(self) -> bool:
@@ -64,6 +72,8 @@ class ShellRedirect(NamedTuple):
     operator: str
     """`>`, `>>`, `>|`, `&>`, `<`, …"""
     target: ShellWord
+    own: bool = False
+    """Whether it names no descriptor: `>` then is the standard output, and `2>` is not."""
 
     @property
     def writes(self) -> bool:
@@ -133,6 +143,9 @@ class ShellCommand:
     @property
     def reads_code(self) -> bool:
         """Whether a shell with these arguments runs its input."""
+        options = list(itertools.takewhile(lambda arg: arg[:1] in ("-", "+"), self.args))
+        if any(re.match(r"-[A-Za-z]*s", option) for option in options):
+            return not self.has_flag("c")
         return not [o for o in self.operands if o not in ("-", "/dev/stdin")] and not self.has_flag("c")
 
     @property
@@ -189,7 +202,7 @@ class ShellScript(NamedTuple):
 
 
 SHIFT = 0xF0000
-SPECIAL = frozenset("{},*?[]~ \t\n")
+SPECIAL = frozenset(f"{{}},*?[]~ \t\n{UNKNOWN}")
 MOST = 64
 """Most words of one brace expansion."""
 

@@ -241,6 +241,7 @@ def _make(text: str) -> NestedCode:
             parts.append(line.strip().lstrip("@-+"))
         elif _has_recipe(line):
             parts.append(line.partition(";")[2].strip().lstrip("@-+"))
+    parts = [part.replace("$$", "$") for part in parts]
     load = re.search(r"(?m)^[ \t]*-?load\s|\$[({](?:guile|eval|call|foreach)\b", text)
     eval_option = re.search(r"--eval[=\s](.+)", text)
     return NestedCode((*parts, *([eval_option[1]] if eval_option else [])), _UNTOLD if load else frozenset())

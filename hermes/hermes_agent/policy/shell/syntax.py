@@ -33,7 +33,10 @@ SHORT = 2_000
 PIECE = 65_536
 """Bytes that the grammar is given at a time."""
 MOST_MOVES = 12
-"""Most redirects of a command after which words stand."""
+"""Most redirects of a command after which words stand, and most passes over lost expansions."""
+_GLUED = re.compile(r"(?<=\S)\$[\w@*#?!$-]")
+"""An expansion without braces behind other characters of its word."""
+_NAMED = re.compile(rb"[A-Za-z_]\w*|[0-9@*#?!$-]")
 
 
 @functools.cache
@@ -72,12 +75,30 @@ def parse_tree(text: str) -> Node:
     """Return the root of the syntax tree of a text; words after redirects stand before them in it."""
     written = text.encode("utf-8", "replace")
     root = _parse(written)
-    for _ in range(MOST_MOVES if "<" in text or ">" in text else 0):
-        moved = _words_first(written, root)
+    redirects, glued = "<" in text or ">" in text, _GLUED.search(text) is not None
+    for _ in range(MOST_MOVES if redirects or glued else 0):
+        moved = _braced(written, root) if glued else written
+        if moved == written:
+            moved = _words_first(written, root) if redirects else written
         if moved == written:
             break
         written, root = moved, _parse(moved)
     return root
+
+
+def _braced(text: bytes, root: Node) -> bytes:
+    """Return the text with braces around names of expansions that the grammar takes for other words.
+
+    Of `rm$IFS-rf$IFS/` it takes the last `$` for a character and `IFS/` for the next word.
+    """
+    parts, position = list[bytes](), 0
+    for node in sorted(descendants(root, ("$",)), key=lambda found: found.start_byte):
+        named = _NAMED.match(text, node.end_byte)
+        if named is None or node.start_byte < position or (node.parent and node.parent.type == "simple_expansion"):
+            continue
+        parts += [text[position : node.end_byte], b"{", named[0], b"}"]
+        position = named.end()
+    return b"".join((*parts, text[position:]))
 
 
 _BEFORE_STRING = re.compile(

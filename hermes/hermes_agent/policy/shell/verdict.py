@@ -37,9 +37,8 @@ UNREADABLE = "a command that cannot be analysed"
 """Key of a text that cannot be parsed; the user must decide."""
 _CONTINUED = re.compile(r"(?<=\S)\\\n(?=\S)")
 """A line continuation within a word."""
-_EXPANSIONS = re.compile(r"\$[A-Za-z_]\w*(?:[^\s`$;|&()<>\\]*\$[A-Za-z_]\w*)+")
-"""A word with several expansions without braces, some of which the grammar reads as text: `rm$IFS-rf$IFS/`."""
-_EXPANSION = re.compile(r"\$([A-Za-z_]\w*)")
+_IF_SET = re.compile(r"\{\w+:?\+")
+"""An expansion that has a text only if a variable is set: `${x:+-rf}`."""
 RUN_AFTER_CHMOD = "chmod +x followed by immediate execution"
 _COMPUTED_RULES = re.compile(
     r"obfuscation|remote content|remote script|encoded command|followed by immediate execution"
@@ -88,8 +87,8 @@ def judge(
     """
     joined = (_CONTINUED.sub("", text),) if "\\\n" in text else ()
     variants = dict.fromkeys((text, *joined, fold(text), fold_names(fold(text)), *also))
-    variants |= dict.fromkeys([_braced(variant) for variant in variants if _EXPANSIONS.search(variant)])
     scripts = [read_script(variant, guessed=guessed) for variant in variants]
+    scripts += [read_script(variant, guessed=guessed, unset=True) for variant in variants if _IF_SET.search(variant)]
     hardline = next((reason for script in scripts if (reason := _hardline(script))), "")
     keys = list(dict.fromkeys(key for script in scripts for key in _keys(script)))
     if added is not None and (patterns := (added.patterns_for("hardline"), added.patterns_for("dangerous"))) != (
@@ -103,15 +102,6 @@ def judge(
     problem = next((script.problem for script in scripts if script.problem), "")
     network = any(_reaches_network(command) for script in scripts for command in script.commands)
     return ShellVerdict(hardline, tuple([*keys, UNREADABLE] if problem else keys), problem, tuple(scripts), network)
-
-
-def _braced(text: str) -> str:
-    """Return the text with braces around the names of several expansions: `$a-$b` as `${a}-${b}`."""
-
-    def braces(found: re.Match[str]) -> str:
-        return found[0] if text.count("'", 0, found.start()) % 2 else _EXPANSION.sub(r"${\1}", found[0])
-
-    return _EXPANSIONS.sub(braces, text)
 
 
 def _reaches_network(command: ShellCommand) -> bool:

@@ -13,6 +13,7 @@ from hermes_agent.policy.shell.programs import is_a, is_undecided, subcommand_ar
 from hermes_agent.policy.shell.rules.files import write_targets
 from hermes_agent.policy.shell.script import (
     LIBRARY,
+    MOST_PARTS,
     NETWORK,
     UNDETERMINED,
     UNKNOWN,
@@ -223,7 +224,8 @@ def _computed(command: ShellCommand) -> bool:
     if command.name == "eval" and programs and programs <= WELL_KNOWN:
         return False
     name = command.words[0].text if command.words else ""
-    if re.search(r"[*?]|\[.+\]", name) or UNKNOWN in name.rpartition("/")[2] or is_undecided(command):
+    many = len(re.findall(f"{UNKNOWN}+", name)) > MOST_PARTS and command.words[0].splits
+    if re.search(r"[*?]|\[.+\]", name) or UNKNOWN in name.rpartition("/")[2] or many or is_undecided(command):
         return True
     texts = command.args if command.name == "eval" else _scripts(command)
     return any(text.replace(UNKNOWN, "").strip() == "" and UNKNOWN in text for text in texts)
