@@ -217,11 +217,16 @@ WITH_THE_FIRST_TURN = {
 }
 """What only a turn, a chat platform, a webhook, a change of a skill or a command needs, by package."""
 OTHERS = {
+    "_ssl",
     "argparse",
+    "asyncio.sslproto",
     "bz2",
+    "calendar",
     "click",
+    "configparser",
     "ctypes",
     "difflib",
+    "email.utils",
     "getpass",
     "gettext",
     "html",
@@ -233,8 +238,14 @@ OTHERS = {
     "logging.handlers",
     "lzma",
     "multiprocessing",
+    "shutil",
+    "ssl",
     "stringprep",
+    "tokenize",
+    "unicodedata",
     "uvicorn",
+    "uvicorn._types",
+    "zlib",
 }
 """Modules of others, each 100 to 300 KiB with what it imports, that something once brought."""
 

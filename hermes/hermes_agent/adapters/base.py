@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.adapters import adapter_state
 from hermes_agent.adapters.config import NATIVE_ATTRIBUTES, Platform, PlatformConfig
@@ -26,6 +26,7 @@ from hermes_agent.adapters.events import (
 )
 from hermes_agent.adapters.registry import platform_in_creation
 from hermes_agent.adapters.sender import MessageSender, Metadata
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.tasks import end_task
 
 __all__ = ["BasePlatformAdapter", "PlatformEvent", "run_callback", "set_direct_loop"]
@@ -42,7 +43,7 @@ HandlerFactory = tuple[str, Callable[[Any], Any]]
 """A plugin, and its function that is given the native object of a platform."""
 
 
-class PlatformEvent(NamedTuple):
+class PlatformEvent(LazyNamedTuple):
     """What happened in a chat besides messages: a reaction, an edit, a deletion, a new or renamed thread."""
 
     event_type: str

@@ -11,9 +11,11 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Protocol
+
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 __all__ = [
     "BUILTIN_PLATFORMS",
@@ -180,7 +182,7 @@ _PLAIN = (
 _KNOWN = frozenset({"enabled", "provider", "home_channel", "reply_to_mode", "channel_overrides", "extra", *_PLAIN})
 
 
-@dataclass
+@lazy_dataclass
 class HomeChannel:
     """The chat for messages without a target."""
 
@@ -216,7 +218,7 @@ class HomeChannel:
         )
 
 
-@dataclass
+@lazy_dataclass
 class PlatformConfig:
     """The block `platforms.<name>`.
 
@@ -296,7 +298,7 @@ ENTRY_WITHOUT_EFFECT = {
 """Fields of an entry that the agent accepts and does not use, with the reason."""
 
 
-@dataclass
+@lazy_dataclass
 class PlatformEntry:
     """A registered platform.
 

@@ -16,13 +16,14 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar, Token
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
 from hermes_agent.adapters.config import Platform
 from hermes_agent.core.calls import call_supported
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 __all__ = [
     "CHAT_TYPES",
@@ -49,7 +50,7 @@ __all__ = [
 CHAT_TYPES = ("dm", "group", "channel", "thread", "forum")
 
 
-@dataclass
+@lazy_dataclass
 class SessionSource:
     """Sender and place of a message.
 
@@ -165,7 +166,7 @@ class ProcessingOutcome(Enum):
     CANCELLED = "cancelled"
 
 
-@dataclass
+@lazy_dataclass
 class MessageEvent:
     """An incoming message.
 
@@ -348,7 +349,7 @@ def bind_session(source: SessionSource, key: str) -> Iterator[None]:
         _session.reset(token)
 
 
-@dataclass
+@lazy_dataclass
 class SendResult:
     """Result of sending a message.
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from html import escape as escape_html
-from typing import Any, NamedTuple
+from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.parser_inline import ParserInline
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 __all__ = ["MATRIX", "PLAIN", "TELEGRAM", "XMPP", "Dialect", "bullet_lists", "render"]
 
@@ -27,7 +29,7 @@ _OFF = ("entity", "html_block", "html_inline", "lheading", "reference")
 """Rules of CommonMark that would change texts of chats: entities, HTML, underlined headings, references."""
 
 
-class Dialect(NamedTuple):
+class Dialect(LazyNamedTuple):
     """The marks of a platform; each pair is an opening and a closing mark."""
 
     text: Callable[[str], str]

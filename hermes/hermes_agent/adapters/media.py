@@ -10,7 +10,6 @@ import asyncio
 import mimetypes
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from hermes_agent.adapters.proxies import resolve_proxy_url
 from hermes_agent.config import hermes_home, load
 from hermes_agent.config.home import place_in_home
 from hermes_agent.core.errors import ConfigError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.system.files import PRIVATE, write_atomic
 from hermes_agent.system.safe_http import check_host, open_url
 
@@ -102,7 +102,7 @@ _MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"BM", b"
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"avif", b"avis")
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class CachedMedia:
     """A stored file.
 

@@ -12,10 +12,11 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from hermes_agent.config import hermes_home
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 __all__ = [
     "AS_DOCUMENT",
@@ -134,7 +135,7 @@ def extract_local_files(content: str) -> tuple[list[str], str]:
     return found, _close_gaps(_remove_spans(content, spans), content)
 
 
-class TextReferences(NamedTuple):
+class TextReferences(LazyNamedTuple):
     """A text without the files and images that it names, and these."""
 
     text: str

@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from functools import partial
 from importlib.util import find_spec
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.config import hermes_home, home_paths, load
 from hermes_agent.config.dotenv import read_env_file, write_env_value
 from hermes_agent.config.home import HomePaths
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system.installation import install_hint
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ logger = logging.getLogger(__name__)
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
-class Option(NamedTuple):
+class Option(LazyNamedTuple):
     """A setting: `platforms.<name>.<key>`, or an environment variable, which wins."""
 
     key: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.adapters.registry import SLACK_ACTION
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import Registry, StoreGroup
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def approval_text(command: str, description: str, *, limit: int) -> str:
     return f"⚠️ The agent wants to {description or 'run this'}:\n```\n{command[:limit]}\n```"
 
 
-class ReactionQuestion(NamedTuple):
+class ReactionQuestion(LazyNamedTuple):
     """A question that is answered by reactions: the answer of each, and the thread of the question."""
 
     answers: Mapping[str, str]
@@ -133,7 +134,7 @@ ActionId = str | re.Pattern[str] | Mapping[str, Any]
 """An id, a pattern of ids, or constraints: the argument of `slack_bolt.App.action()`."""
 
 
-class SlackAction(NamedTuple):
+class SlackAction(LazyNamedTuple):
     """A registered handler: `await callback(ack, body, action)` when a user presses the button."""
 
     action_id: ActionId

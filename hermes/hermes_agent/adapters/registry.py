@@ -10,8 +10,8 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self, TypeVar
+from dataclasses import field, replace
+from typing import Any, Self, TypeVar
 
 from hermes_agent.adapters.config import (
     BUILTIN_PLATFORMS,
@@ -28,6 +28,7 @@ from hermes_agent.adapters.config import (
     platform_blocks,
 )
 from hermes_agent.contracts.kind import Kind
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.registry import (
     BUILTIN,
     Conflict,
@@ -61,7 +62,7 @@ logger = logging.getLogger(__name__)
 _platform_in_creation: ContextVar[str] = ContextVar("hermes_platform_being_made", default="")
 
 
-class PlatformAvailability(NamedTuple):
+class PlatformAvailability(LazyNamedTuple):
     """Whether a platform can be connected on this machine."""
 
     ok: bool
@@ -270,7 +271,7 @@ GATEWAY_SETTINGS = ("group_sessions_per_user", "thread_sessions_per_user", "rese
 """Settings of the gateway that are no platform."""
 
 
-@dataclass
+@lazy_dataclass
 class GatewayConfig:
     """Settings of the gateway: the platforms, and how sessions are separated.
 
@@ -320,7 +321,7 @@ class GatewayConfig:
         return config.home_channel if config is not None else None
 
 
-class PlatformState(NamedTuple):
+class PlatformState(LazyNamedTuple):
     """Whether the gateway connects a registered platform, and why."""
 
     name: str

@@ -10,7 +10,7 @@ import abc
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.adapters import media_references
 from hermes_agent.adapters.config import Platform
@@ -31,6 +31,7 @@ from hermes_agent.adapters.text import (
 )
 from hermes_agent.contracts.speech import AudioFormat, StreamingTTSHandle
 from hermes_agent.core.calls import call_supported
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 __all__ = ["MessageSender", "Metadata", "ToolPreview", "reply_metadata", "send_with_retry", "undeliverable_text"]
 
@@ -122,7 +123,7 @@ def _may_retry(adapter: MessageSender, result: SendResult) -> bool:
 Metadata = Mapping[str, Any] | None
 
 
-class ToolPreview(NamedTuple):
+class ToolPreview(LazyNamedTuple):
     """What is displayed of a tool call: its first argument, shortened, and the web address that this is."""
 
     text: str

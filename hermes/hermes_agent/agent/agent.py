@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from hermes_agent.agent.session_lifecycle import BOUNDARY
 from hermes_agent.agent.settings import SubagentPolicy
 from hermes_agent.agent.subagents import DelegationSettings, Subagents
 from hermes_agent.agent.system_prompt import SystemPrompt
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import Message, new_session_id
 from hermes_agent.memory.manager import InitialMemory
 from hermes_agent.policy import Approver
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
 
-@dataclass(kw_only=True, eq=False)
+@lazy_dataclass(kw_only=True, eq=False)
 class Agent(ConversationServices):
     """Opens conversations. One object serves the process."""
 

@@ -7,7 +7,6 @@ of a name is enough if only one name begins so. Source: plugin contract ยง7.2, ย
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from hermes_agent.agent.quick_commands import QuickCommands
 from hermes_agent.commands import CommandOutcome, CommandTable, HelpRow, parse_command, run_command
 from hermes_agent.contracts.command import SlashCommand, Where
 from hermes_agent.core.errors import CommandFailed
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.secrecy import MASK
 from hermes_agent.core.text import nearest_name
@@ -27,7 +27,7 @@ from hermes_agent.skills.skill_commands import SkillCommands
 from hermes_agent.tools import CallScope, use_scope
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class CommandCall:
     """A command to run."""
 
@@ -37,14 +37,14 @@ class CommandCall:
     """The name or alias that the user typed."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class RunSkill:
     """A turn to run with this message: the text of a skill."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class UnknownCommand:
     """A command line with a name that the front end does not have. `known`: the names that it has."""
 
@@ -58,7 +58,7 @@ class UnknownCommand:
         return f"There is no command {sign}{self.name}.{hint} {sign}help lists them."
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class CommandRouter:
     """Resolves and runs the command lines of a host.
 

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.agent.compressor import message_tokens, rough_tokens
 from hermes_agent.agent.settings import CompressionSettings
@@ -18,6 +18,7 @@ from hermes_agent.agent.turn_context import Interrupted, TurnContext
 from hermes_agent.contracts import context_engine
 from hermes_agent.contracts.context_engine import ContextEngine, Messages
 from hermes_agent.core.errors import ContextTooLong, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.core.text import count_tokens
 from hermes_agent.runtime.bridge import Bridge
@@ -62,7 +63,7 @@ class _TokenCount:
         return grew
 
 
-class ContextUsage(NamedTuple):
+class ContextUsage(LazyNamedTuple):
     """What fills the context of a conversation, in approximate tokens."""
 
     window: int

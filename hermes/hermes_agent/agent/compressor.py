@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.contracts.context_engine import DEFAULT_ENGINE, ContextEngine, Messages
 from hermes_agent.core.errors import ContextTooLong, ModelError, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import text_content
 from hermes_agent.core.text import count_tokens
 
@@ -159,7 +160,7 @@ _LONGEST_RECENT = 8000
 _CHARS_PER_TOKEN = 3
 
 
-class _Sections(NamedTuple):
+class _Sections(LazyNamedTuple):
     """The parts of a history."""
 
     head: Messages

@@ -8,14 +8,15 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, ContextEngine, Messages, copy_engine
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.messages import Message
 from hermes_agent.core.registry import Owner
 from hermes_agent.tools import ToolRegistry, tool_error
@@ -33,7 +34,7 @@ MAX_SESSIONS_KEPT = 64
 """Sessions that keep their engines between two conversations."""
 
 
-class SelectedEngine(NamedTuple):
+class SelectedEngine(LazyNamedTuple):
     """The engine that the config selects."""
 
     engine: ContextEngine | None = None
@@ -47,7 +48,7 @@ def _no_summary(prompt: str, max_tokens: int) -> str:
     raise UserError("there is no auxiliary model to ask for a summary")
 
 
-@dataclass(kw_only=True, eq=False)
+@lazy_dataclass(kw_only=True, eq=False)
 class ContextEngines:
     """The context engines of all sessions. Used on the core loop; engines are called in workers.
 

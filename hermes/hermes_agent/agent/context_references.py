@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import Content
 from hermes_agent.core.registry import Registry
 from hermes_agent.runtime.bridge import Bridge
@@ -26,7 +27,7 @@ _REFERENCE = re.compile(
 )
 
 
-class ExpandedReference(NamedTuple):
+class ExpandedReference(LazyNamedTuple):
     """One reference and its text."""
 
     name: str

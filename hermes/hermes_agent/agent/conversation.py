@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +23,7 @@ from hermes_agent.agent.turn_context import ConversationModel, RepeatedCalls, Se
 from hermes_agent.agent.turn_start import InterruptedTurn, check_results, load_interrupted_turn, user_message_of
 from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions, ToolDefinitions
 from hermes_agent.core.errors import UnsupportedOption
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import Content, Message, Notice, TurnEvent, TurnFinished, Usage, assistant_text, new_id
 from hermes_agent.core.redaction import mask_content
 from hermes_agent.hooks import HookResult
@@ -42,7 +43,7 @@ class _OnClose(Protocol):
     def __call__(self, conversation: Conversation, /, *, is_final: bool) -> None: ...
 
 
-@dataclass(kw_only=True, eq=False)
+@lazy_dataclass(kw_only=True, eq=False)
 class Conversation:
     """One session in use. `turn` is its only way to act; one turn runs at a time."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.agent import personalities, session_commands
 from hermes_agent.agent.agent import Agent
@@ -24,6 +24,7 @@ from hermes_agent.config.settings import Settings, section
 from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, DEFAULT_ENGINE
 from hermes_agent.contracts.kind import ProviderLookup
 from hermes_agent.contracts.tool import Registrar
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.hooks import HookBus
 from hermes_agent.hooks.bus import AnswerSpill
 from hermes_agent.mcp.servers import McpServers
@@ -38,7 +39,7 @@ from hermes_agent.tools.tool_search import SearchSettings, ToolSearch
 from hermes_agent.tools.toolsets import Toolsets
 
 
-class AgentDeps(NamedTuple):
+class AgentDeps(LazyNamedTuple):
     """Services of the agent."""
 
     agent_settings: AgentSettings
@@ -73,7 +74,7 @@ class AgentDeps(NamedTuple):
     values: Callable[[], dict[str, Any]]
 
 
-class AgentParts(NamedTuple):
+class AgentParts(LazyNamedTuple):
     """Services that the agent provides."""
 
     agent: Agent

@@ -11,11 +11,12 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import shorten
 from hermes_agent.core.untrusted import TAG
 from hermes_agent.hooks import HookBus
@@ -190,7 +191,7 @@ def _json_part(text: str) -> str:
     return text[start : end + 1] if 0 <= start < end else text
 
 
-class ReviewDeps(NamedTuple):
+class ReviewDeps(LazyNamedTuple):
     """Services of the review."""
 
     bridge: Bridge
@@ -202,7 +203,7 @@ class ReviewDeps(NamedTuple):
     skill_editor: Callable[[], SkillEditor]
 
 
-class ReviewServices(NamedTuple):
+class ReviewServices(LazyNamedTuple):
     """Services that the feature provides."""
 
     learning_review: LearningReview

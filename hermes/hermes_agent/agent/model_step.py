@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from hermes_agent.agent.error_classification import reclassified
@@ -29,6 +29,7 @@ from hermes_agent.contracts.model_client import (
     loading_notice,
 )
 from hermes_agent.core.errors import ModelError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.redaction import mask_arguments
 from hermes_agent.core.secrecy import MASK
@@ -51,7 +52,7 @@ logger = logging.getLogger(__name__)
 KIND = "llm_execution"
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class MiddlewareStream:
     """A model request inside `llm_execution` middleware.
 
@@ -151,7 +152,7 @@ STREAM = ("on_stream_start", "on_stream_delta", "on_stream_end")
 HOOKS = ("pre_api_request", "post_api_request", "api_request_error", *STREAM)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class ModelStep:
     """One request of a turn.
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.agent.agent import Agent
 from hermes_agent.config.settings import Settings
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import CommandFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import nearest_name
 from hermes_agent.tools import current_scope
 
@@ -24,7 +25,7 @@ _END = "(End of the personality.)"
 _SECTION = re.compile(rf"(?:\n\n)?## Personality: [^\n]*\n.*?\n{re.escape(_END)}", re.DOTALL)
 
 
-class Personality(NamedTuple):
+class Personality(LazyNamedTuple):
     """One personality."""
 
     name: str

@@ -17,7 +17,6 @@ from hermes_agent.commands import HelpRow
 from hermes_agent.config.settings import Settings
 from hermes_agent.core.errors import CommandFailed, UserError
 from hermes_agent.core.redaction import redactor
-from hermes_agent.system import processes
 
 QUICK_TIMEOUT_S = 30.0
 QUICK_OUTPUT_BYTES = 16 * 1024
@@ -62,6 +61,8 @@ class QuickCommands:
         Raises:
             UserError: the entry has no command.
         """
+        from hermes_agent.system import processes  # an idle daemon runs no program
+
         command = str((self.find(name) or {}).get("command") or "")
         if not command:
             hint = "Set `command`, or `type: alias` and `target`."

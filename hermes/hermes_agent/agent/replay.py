@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.agent import Agent
 from hermes_agent.agent.context_engines import ContextEngines
@@ -21,6 +21,7 @@ from hermes_agent.agent.system_prompt import SystemPromptBuilder
 from hermes_agent.agent.transcript_writer import RequestDigest, digest_tools
 from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ModelRequest, RequestOptions
 from hermes_agent.core.errors import ModelError
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.messages import Message, Usage, fold
 from hermes_agent.hooks import HookBus
 from hermes_agent.models.client_pool import ChosenModel
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 NO_LIMIT = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ReplayResult:
     """The comparison of one turn."""
 
@@ -197,7 +198,7 @@ class _RecordedEngines(ContextEngines):
         return await super().for_session(context)
 
 
-class _ReplayedRequest(NamedTuple):
+class _ReplayedRequest(LazyNamedTuple):
     """A request of the replay."""
 
     digest: str
@@ -206,7 +207,7 @@ class _ReplayedRequest(NamedTuple):
     """As in `SentRecord`, for the model that was used."""
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _RecordedClient:
     """A model client that returns the stored answers. `recorded`: the turn from its first answer on."""
 

@@ -11,9 +11,9 @@ import functools
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.context_engines import ContextEngines
 from hermes_agent.agent.context_references import ContextReferences
@@ -24,6 +24,7 @@ from hermes_agent.agent.system_prompt import SystemPromptBuilder
 from hermes_agent.contracts.model_client import ModelClient, ToolDefinitions
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.caches import LruDict
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.hooks import HookBus
 from hermes_agent.hooks.bus import AnswerSpill
@@ -107,7 +108,7 @@ DEFINITIONS_FRESH_S = 1.0
 """Seconds for which definitions are reused without a check; check functions of plugins run twice a minute."""
 
 
-class _OfferedTools(NamedTuple):
+class _OfferedTools(LazyNamedTuple):
     """A selection of tools that a model may be shown."""
 
     names: tuple[str, ...]
@@ -116,7 +117,7 @@ class _OfferedTools(NamedTuple):
     window: int
 
 
-class _CachedDefinitions(NamedTuple):
+class _CachedDefinitions(LazyNamedTuple):
     """The definitions of a selection."""
 
     definitions: list[dict[str, Any]]
@@ -130,7 +131,7 @@ def _no_personality(session_id: str) -> str:
     return ""
 
 
-@dataclass(kw_only=True, eq=False)
+@lazy_dataclass(kw_only=True, eq=False)
 class ConversationServices:
     """What conversations, turns and subagents get from their agent. One object serves the process."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent.config.settings import Settings, section
 from hermes_agent.contracts.model_client import ModelClient
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.models.model_routes import RouteQuestion
 from hermes_agent.policy import SmartApproval
@@ -28,7 +28,7 @@ JOB_PLATFORM = "cron"
 """The platform of scheduled jobs; a run has a session of its own."""
 
 
-class UsageLimits(NamedTuple):
+class UsageLimits(LazyNamedTuple):
     """Usage limits of the operator; 0 sets none. Tokens count input and output, for any cause."""
 
     session_tokens: int = 0
@@ -56,7 +56,7 @@ def read_limits(settings: Settings) -> UsageLimits:
     return section(UsageLimits, settings.limits)
 
 
-class UsageCap(NamedTuple):
+class UsageCap(LazyNamedTuple):
     """One usage limit, and the usage that counts for it (arguments of `Transcript.usage`)."""
 
     name: str
@@ -135,7 +135,7 @@ RouteModel = Callable[[RouteQuestion], tuple[str, ChosenModel | None]]
 """Returns the id of a rule of `model.routes`, and its model, or None if no rule applies."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class AgentSettings:
     """Settings of the operator for every conversation."""
 
@@ -163,7 +163,7 @@ class AgentSettings:
     """Default working directory of sessions, resolved."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SubagentPolicy:
     """Limits of a subagent."""
 
@@ -177,7 +177,7 @@ class SubagentPolicy:
     """Id of the user's session, to which its model requests are charged."""
 
 
-class CompressionSettings(NamedTuple):
+class CompressionSettings(LazyNamedTuple):
     """The settings under `compression`."""
 
     enabled: bool = True

@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from hermes_agent.agent.settings import SubagentPolicy
 from hermes_agent.builtin_tools.delegate_task import DelegatedTask, SubagentReport
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed, UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import ToolFinished, ToolStarted, TurnSink, fold, new_id, new_session_id
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.cron.current_run import no_cron_execution
@@ -50,7 +51,7 @@ INSTRUCTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DelegationSettings:
     """The block `delegation` of the config."""
 
@@ -387,7 +388,7 @@ class _CallHistory(TurnSink):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _ParentContext:
     """The conversation that delegates a task, or what is known of it."""
 

@@ -17,11 +17,11 @@ import re
 import stat
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.untrusted import find_injection
 from hermes_agent.system.files import hold_directory, open_beneath
@@ -43,7 +43,7 @@ def _masked(path: Path, text: str) -> str:
 _KINDS = (("AGENTS.md", "agents.md"), ("CLAUDE.md", "claude.md"))
 
 
-class ContextFile(NamedTuple):
+class ContextFile(LazyNamedTuple):
     """The text of instruction files."""
 
     text: str = ""
@@ -250,7 +250,7 @@ SkillsIndex = Callable[[str, Collection[str], Collection[str]], str]
 """Returns the section about skills for a platform, the tools that the model is shown, and their toolsets."""
 
 
-class SystemPrompt(NamedTuple):
+class SystemPrompt(LazyNamedTuple):
     """The prompt of a new session."""
 
     text: str
@@ -312,7 +312,7 @@ def platform_hint(platform: str, declared: str, setting: Any) -> str:
     return "\n".join(part.strip() for part in (hint, str(more.get("append") or "")) if part.strip())
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class SystemPromptBuilder:
     """Makes system prompts, in a worker: it reads files and calls check functions of plugins.
 

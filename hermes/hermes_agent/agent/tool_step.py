@@ -8,10 +8,11 @@ import contextlib
 import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from hermes_agent.agent.turn_context import GRACE_S, Interrupted, TurnState, TurnStopped, changed_path
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.log_context import log_context
 from hermes_agent.core.messages import Message, ToolCall, ToolFinished, ToolOutput, ToolStarted, TurnEvent
 from hermes_agent.core.redaction import mask_arguments
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 INTERRUPTED = tool_error("interrupted by the user")
 
 
-@dataclass(slots=True, eq=False)
+@lazy_dataclass(slots=True, eq=False)
 class _PendingCall:
     """A call that is about to run."""
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from hermes_agent.agent.system_prompt import FolderInstructions
 from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import Content, Message, Usage
 from hermes_agent.core.redaction import mask_message, redactor
 from hermes_agent.sessions import NewSession, RequestRecord, SentRecord, SessionCommit, TurnRecord, UsageRecord
@@ -287,7 +288,7 @@ class SentTexts(dict[int, str]):
         return out
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class MessageCache:
     """Cached forms of the messages of one session; entries that no longer fit the messages are replaced."""
 

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from hermes_agent.agent.context_references import ExpandedReference
 from hermes_agent.agent.injected_messages import InjectedMessages
@@ -16,6 +16,7 @@ from hermes_agent.agent.session_lifecycle import TitleWriter
 from hermes_agent.agent.settings import AgentSettings, UsageCap, usage_caps
 from hermes_agent.agent.transcript_writer import History
 from hermes_agent.contracts.model_client import NO_OPTIONS, ModelAnswer, ModelClient, RequestOptions, ToolDefinitions
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.messages import Content, FinishReason, Message, ToolCall, TurnEnd, Usage, text_content
 from hermes_agent.core.redaction import redactor
 from hermes_agent.hooks import HookBus, HookResult
@@ -183,7 +184,7 @@ FINISHED: Mapping[str, FinishReason] = {"length": "length", "content_filter": "c
 """Reasons why an answer is incomplete."""
 
 
-class SessionRef(NamedTuple):
+class SessionRef(LazyNamedTuple):
     """The session of a conversation; nothing of it changes."""
 
     id: str
@@ -198,7 +199,7 @@ class SessionRef(NamedTuple):
     is_subagent: bool
 
 
-@dataclass(slots=True, eq=False)
+@lazy_dataclass(slots=True, eq=False)
 class ConversationModel:
     """The model of a conversation, and the notices about it that the user had."""
 
@@ -224,7 +225,7 @@ class ConversationModel:
         return self.chosen.client.provider
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@lazy_dataclass(slots=True, kw_only=True, eq=False)
 class TurnContext:
     """All that a turn may use. A conversation makes one for each turn, and for work between turns."""
 
@@ -311,7 +312,7 @@ class TurnContext:
                 return []
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class TurnState:
     """What one turn knows while it runs."""
 

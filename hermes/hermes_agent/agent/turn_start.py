@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from hermes_agent.agent.transcript_writer import LOST_RESULT
 from hermes_agent.agent.turn_context import Interrupted, TurnContext, TurnState
 from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ReasoningPart, TextPart
 from hermes_agent.core.errors import UnsupportedOption
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import Content, Message, ToolCall, assistant_text, text_content
 from hermes_agent.core.redaction import StreamMask
 from hermes_agent.core.untrusted import mark_untrusted
@@ -30,7 +31,7 @@ from hermes_agent.tools.call_scope import may_repeat
 NEVER_RUN = tool_error("not run: the agent was restarted before this call")
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class InterruptedTurn:
     """A turn that a crash interrupted, and where it stood."""
 

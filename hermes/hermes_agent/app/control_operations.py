@@ -16,12 +16,13 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.command_router import CommandRouter, RunSkill, UnknownCommand
 from hermes_agent.commands import help_text, parse_command
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import EXIT_USAGE, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.log_context import log_context
 from hermes_agent.core.messages import Notice, TurnSink, new_session_id
 from hermes_agent.core.registry import BUILTIN
@@ -47,7 +48,7 @@ APPROVER = NoApprover("over the daemon's socket")
 MAX_NEW_SESSIONS = 512
 
 
-class MemberCommand(NamedTuple):
+class MemberCommand(LazyNamedTuple):
     """A command of a member."""
 
     source: CommandAnswer
@@ -125,7 +126,7 @@ def _of_the_client(arguments: str) -> str:
 CHECK = "`hermes plugins check {}`"
 
 
-class PluginTrouble(NamedTuple):
+class PluginTrouble(LazyNamedTuple):
     """One problem of one plugin."""
 
     plugin: str

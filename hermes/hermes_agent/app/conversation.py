@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import nearest_name
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from hermes_agent.host import Host
 
 
-class ConversationRequest(NamedTuple):
+class ConversationRequest(LazyNamedTuple):
     """What the command line asks of a conversation."""
 
     question: str | None = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.config.home import hermes_home, make_home
 from hermes_agent.core.errors import EXIT_OK, UserError
+from hermes_agent.system.deferred_modules import defer_tls
 
 if TYPE_CHECKING:
     from hermes_agent.app.plugins.catalog_commands import UpdateReport
@@ -28,6 +29,7 @@ def run_daemon_process(*, log_level: str | None = None) -> int:
     Args:
         log_level: None takes the level of the config.
     """
+    defer_tls()
     from hermes_agent.app.start import start_host
     from hermes_agent.logs.handlers import stderr_is_journal
     from hermes_agent.logs.setup import end_start

@@ -9,15 +9,16 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from hermes_agent.app.plugins.doctor import pip_dependencies
 from hermes_agent.config.effective import header_secrets
 from hermes_agent.config.schema import Node, child, render_path, variables, walk
 from hermes_agent.config.settings import plain
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.redaction import Redactor
 from hermes_agent.core.secrecy import MASK, is_public_value, is_random, name_kind
 from hermes_agent.cron.job_store import JobStore, import_jobs
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 FindingLevel = Literal["error", "warning"]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Declaration:
     """A declared config, and what the service gives its daemon."""
 
@@ -67,7 +68,7 @@ class Declaration:
     """Replaces the file in the findings of the config check."""
 
 
-class DeclaredFinding(NamedTuple):
+class DeclaredFinding(LazyNamedTuple):
     """A problem of a declared config."""
 
     level: FindingLevel

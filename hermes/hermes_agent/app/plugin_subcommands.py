@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from hermes_agent.config.home import PLUGINS_STATE, hermes_home
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_USAGE, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 
 def run_plugin_command(name: str, argv: Sequence[str], built_in: Collection[str]) -> int:
@@ -42,7 +42,7 @@ def run_plugin_command(name: str, argv: Sequence[str], built_in: Collection[str]
     return EXIT_USAGE
 
 
-class PluginCommand(NamedTuple):
+class PluginCommand(LazyNamedTuple):
     """A subcommand that an enabled plugin registered at its last load."""
 
     name: str

@@ -6,10 +6,10 @@ The agent, above this package, runs them (`SubagentRunner`). Source: plugin cont
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import CallScope, current_scope, tool_result, tool_schema
 
@@ -35,7 +35,7 @@ SCHEMA = tool_schema(
 )
 
 
-class DelegatedTask(NamedTuple):
+class DelegatedTask(LazyNamedTuple):
     """One task for a subagent."""
 
     goal: str
@@ -45,7 +45,7 @@ class DelegatedTask(NamedTuple):
     """Toolsets that it may use; empty for all of the caller."""
 
 
-class SubagentReport(NamedTuple):
+class SubagentReport(LazyNamedTuple):
     """The result of one task."""
 
     status: str
@@ -79,7 +79,7 @@ class SubagentRunner(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class DelegateTask:
     """The handler of `delegate_task`."""
 

@@ -14,15 +14,15 @@ import json
 import os
 import secrets
 import shlex
-import shutil
 import socket
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from string import ascii_lowercase
 from typing import Any
 
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import new_id
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.system.files import hold_directory, open_beneath
@@ -82,7 +82,7 @@ def {name}(*positional, **arguments):
 '''
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class ExecuteCode:
     """The handler of `execute_code`.
 
@@ -130,6 +130,8 @@ class ExecuteCode:
 
     def _run_in_directory(self, code: str, scope: CallScope) -> str:
         """Run the script in a folder of its own, which is removed after it."""
+        import shutil  # with the first script
+
         with hold_directory(str(scope.cwd), make=False) as above:
             name = f"hermes-code-{''.join(secrets.choice(ascii_lowercase) for _ in range(12))}"
             os.mkdir(name, 0o700, dir_fd=above)
@@ -197,7 +199,7 @@ def _write_file(directory: int, name: str, text: str, mode: int) -> None:
         file.write(text)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class _ToolSocket:
     """The socket over which a script calls tools. Used on the core loop."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.builtin_tools import delegate_task, execute_code, session_tools, web
 from hermes_agent.config import Config
@@ -13,12 +13,13 @@ from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.kind import ProviderLookup, SelectedProvider
 from hermes_agent.contracts.tool import Effect, Registrar
 from hermes_agent.contracts.web import WEB_SEARCH, WebSearchProvider, choose_web_search
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.policy.network import HostTables
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import Dispatcher, ToolRegistry
 
 
-class BuiltinToolDeps(NamedTuple):
+class BuiltinToolDeps(LazyNamedTuple):
     """Services of these tools."""
 
     bridge: Bridge

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.policy import Refusal
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import current_scope, tool_error, tool_result, tool_schema
@@ -116,7 +116,7 @@ CLARIFY_SCHEMA = tool_schema(
 )
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class Clarify:
     """The handler of `clarify`. `timeout_s`: longest wait for the answer (`agent.clarify_timeout`)."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,6 +12,7 @@ from hermes_agent.contracts.kind import SelectedProvider, is_provider_available
 from hermes_agent.contracts.tool import Effect, Registrar
 from hermes_agent.contracts.web import WebSearchProvider, extracted_pages
 from hermes_agent.core.errors import ToolFailed, UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.policy.network import HostTables, InvalidHost, log_connection
 from hermes_agent.runtime.bridge import Bridge
@@ -50,7 +50,7 @@ Choose = Callable[[bool], SelectedProvider[WebSearchProvider]]
 """Returns the provider that searches, or with True the one that reads pages."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class WebSearch:
     """The handler of `web_search`. The provider runs in the thread of the call."""
 
@@ -83,7 +83,7 @@ class WebSearch:
         return provider is not None and is_provider_available(provider)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class WebExtract:
     """The handler of `web_extract`: the provider of the config, or the built-in reader.
 

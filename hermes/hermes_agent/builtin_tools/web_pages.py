@@ -6,10 +6,10 @@ import asyncio
 import importlib.util
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.adapters.proxies import resolve_proxy_url
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.system.installation import install_hint
 from hermes_agent.system.safe_http import AddressPolicy, AddressRejected, open_url, safe_url_for_log
 
@@ -25,7 +25,7 @@ _TEXTS = ("application/json", "application/xml", "application/rss+xml", "applica
 _HTML = ("text/html", "application/xhtml+xml")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class FetchedPage:
     """The response of an address, or why there is none."""
 

@@ -7,10 +7,10 @@ declared where their handler is.
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
 
 from hermes_agent.contracts.command import BY_FRONT_END, Confirmation, SlashCommand, Where
 from hermes_agent.contracts.tool import Registrar
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 
 def _in(*where: Where) -> frozenset[Where]:
@@ -156,7 +156,7 @@ DECLARATIONS: tuple[SlashCommand, ...] = (
 )
 
 
-class NoDeps(NamedTuple):
+class NoDeps(LazyNamedTuple):
     """Services of the declarations: none."""
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.core.errors import CommandFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.runtime.bridge import Bridge
 
 logger = logging.getLogger(__name__)
@@ -20,7 +21,7 @@ ASYNC_LIMIT_S = 30.0
 """Longest run of an async handler's coroutine in seconds."""
 
 
-class CommandOutcome(NamedTuple):
+class CommandOutcome(LazyNamedTuple):
     """What a slash command answers."""
 
     text: str | None

@@ -6,9 +6,9 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from hermes_agent.contracts.command import BY_FRONT_END, COMMAND, CommandHandler, SlashCommand, Where
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import BUILTIN, RegistryFacade
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def parse_command(text: str) -> tuple[str, str] | None:
     return normalise_name(match[1]), (match[2] or "").strip()
 
 
-class HelpRow(NamedTuple):
+class HelpRow(LazyNamedTuple):
     """A command in help and completion."""
 
     name: str

@@ -22,7 +22,7 @@ import socket
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, MutableSequence
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsIndex, overload
+from typing import Any, SupportsIndex, overload
 from urllib.parse import urljoin, urlsplit
 
 import yaml
@@ -32,6 +32,7 @@ from hermes_agent.compat.agent import host, host_or_none
 from hermes_agent.compat.config import load_config_readonly
 from hermes_agent.config import hermes_home
 from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import current_owner, describe_owner, staged_store
 from hermes_agent.policy import Choice, CommandPatterns, PendingQuestion, Refusal
 from hermes_agent.policy.command_patterns import CommandPattern, PatternList
@@ -208,7 +209,7 @@ _PART = re.compile(r"\{([A-Z_]+)\}")
 _FLAGS = re.IGNORECASE | re.DOTALL
 
 
-class _Slot(NamedTuple):
+class _Slot(LazyNamedTuple):
     pair: Pair
     place: float
     added: CommandPattern | None

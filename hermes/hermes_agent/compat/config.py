@@ -14,7 +14,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -26,6 +25,7 @@ from hermes_agent.config.edit import set_value, unset_value
 from hermes_agent.config.effective import dump_yaml
 from hermes_agent.config.schema import MISSING, OPEN, default, fill_defaults, lookup, merge
 from hermes_agent.core.errors import ConfigError, UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.secrecy import MASK, looks_like_secret_name
 from hermes_agent.credentials import Credentials
@@ -353,7 +353,7 @@ def redact_sensitive_text(
     return masked
 
 
-@dataclass
+@lazy_dataclass
 class CachedFetch:
     """Secrets with the time at which they were fetched."""
 

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from hermes_agent.config import hermes_home
 from hermes_agent.config.dotenv import read_env_file
 from hermes_agent.config.home import DEFAULT_PROFILE, FileAccess, profile_at, profile_name, profiles
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.system.files import write_atomic
 from hermes_agent.workspace.paths import closed_reason, secret_reason
 
@@ -170,7 +170,7 @@ def with_hermes_node_path(env: dict[str, str] | None = None) -> dict[str, str]:
     return result
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class Profile:
     """A profile of the agent."""
 

@@ -19,7 +19,9 @@ from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +64,7 @@ UPSTREAM_MODULES = ("hermes_constants", "hermes_cli")
 """Names that exist only in upstream's distribution."""
 
 
-class ServedModule(NamedTuple):
+class ServedModule(LazyNamedTuple):
     """A section of the table."""
 
     doc: str
@@ -266,7 +268,7 @@ def served() -> dict[str, ServedModule]:
     return table
 
 
-class MovedModule(NamedTuple):
+class MovedModule(LazyNamedTuple):
     """A row of `moved.txt`."""
 
     older: str

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.compat.agent import host
 from hermes_agent.compat.config import get_env_value, load_config, load_env
@@ -21,6 +21,7 @@ from hermes_agent.config.edit import parse_value, set_value, unset_value
 from hermes_agent.config.home import home_paths
 from hermes_agent.config.schema import parse_path
 from hermes_agent.contracts.model_provider import ProviderProfile
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.secrecy import looks_like_secret_name
 from hermes_agent.cron.job_store import outputs_of
 from hermes_agent.models.process_profile import find_program
@@ -181,7 +182,7 @@ def get_custom_providers(config: Mapping[str, Any] | None = None) -> list[dict[s
 # -- model providers ---------------------------------------------------------------------------------------------------
 
 
-class ProviderEntry(NamedTuple):
+class ProviderEntry(LazyNamedTuple):
     """A model provider in a list to choose from."""
 
     slug: str
@@ -201,7 +202,7 @@ def canonical_providers() -> list[ProviderEntry]:
     return listed
 
 
-@dataclass
+@lazy_dataclass
 class ProviderConfig:
     """A model provider as upstream's sign-in knows it."""
 
@@ -325,7 +326,7 @@ def telegram_bot_commands() -> list[tuple[str, str]]:
     return host().commands.menu("chat")
 
 
-class PlatformInfo(NamedTuple):
+class PlatformInfo(LazyNamedTuple):
     """A front end in a list to choose from."""
 
     label: str

@@ -12,7 +12,7 @@ import inspect
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from hermes_agent.compat.config import get_env_value
 from hermes_agent.config.settings import plain
 from hermes_agent.contracts.model_provider import ProviderProfile, check_profile
 from hermes_agent.contracts.speech import StreamingTTSProvider
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.registry import Conflict, current_owner, staged_store
 from hermes_agent.media.service import MediaService
@@ -256,7 +257,7 @@ ZERO = Decimal(0)
 MILLION = Decimal(1_000_000)
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class CanonicalUsage:
     """Token counts of one or more requests; fields are disjoint, but output includes reasoning tokens."""
 
@@ -281,7 +282,7 @@ class CanonicalUsage:
         return self.prompt_tokens + self.output_tokens
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class PricingEntry:
     """Prices in US dollars per million tokens; None where unknown."""
 
@@ -296,7 +297,7 @@ class PricingEntry:
     fetched_at: Any = None
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class CostResult:
     """Cost of a usage."""
 

@@ -15,7 +15,6 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +24,7 @@ from hermes_agent.compat.agent import SingletonSlot, host
 from hermes_agent.compat.config import load_config_readonly
 from hermes_agent.config import hermes_home
 from hermes_agent.config.home import profile_name
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.skills import SkillLibrary
 from hermes_agent.tools import current_scope
@@ -88,7 +88,7 @@ def is_dispatcher_owned_worker_context() -> bool:
     return False
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class VersionInfo:
     """The version of the running program."""
 
@@ -108,7 +108,7 @@ def get_version_info() -> VersionInfo:
     return VersionInfo(__version__, __version__)
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class TurnIdentity:
     """Ids of a turn."""
 
@@ -125,7 +125,7 @@ def current_turn() -> TurnIdentity | None:
     return TurnIdentity(scope.session_id, scope.task_id, scope.turn_id)
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class BoundedOutcome:
     """The end of a call with a time limit."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.commands import RESERVED, await_result, normalise_name
 from hermes_agent.compat.agent import host, of_host
 from hermes_agent.config import hermes_home
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.read_only import ReadOnlyDict, ReadOnlyList
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.plugins.discovery import add_memory_folder, discover
@@ -24,7 +24,7 @@ from hermes_agent.skills.library import NAME, SkillLibrary
 from hermes_agent.skills.skill_file import SkillFile, fits_platform, parse_document
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class CommandDef:
     """A built-in slash command."""
 

@@ -14,7 +14,7 @@ import secrets
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -23,6 +23,7 @@ from hermes_agent.compat.agent import host
 from hermes_agent.config import hermes_home
 from hermes_agent.contracts.model_provider import PooledCredential
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import new_id
 from hermes_agent.credentials import oauth
 from hermes_agent.credentials.logins import LoginStore
@@ -50,7 +51,7 @@ class AuthError(RuntimeError):
         self.provider, self.code, self.relogin_required = provider, code, relogin_required
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class OAuthPKCEConfig:
     """Addresses and identity of a public OAuth client; PKCE stands in for a secret."""
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 60
@@ -37,7 +39,7 @@ class YamlRejected(Exception):
         self.message, self.line = message, line
 
 
-class BoundedDocument(NamedTuple):
+class BoundedDocument(LazyNamedTuple):
     """The mapping in a file."""
 
     values: dict[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from hermes_agent.config.yaml_document import (
     in_order,
 )
 from hermes_agent.config.yaml_reader import decode_file, read_file
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 
 def count_keys(value: dict[str, Any]) -> int:
@@ -151,7 +152,7 @@ def _hooks_by_event(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "hooks": {str(hook.get("event")): [hook] for hook in hooks if isinstance(hook, dict)}}
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class ConfigReport:
     """The result of a check."""
 

@@ -12,9 +12,10 @@ import os
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 if TYPE_CHECKING:
     from hermes_agent.system.files import FileStamp
@@ -77,7 +78,7 @@ def place_in_home(new_subpath: str, old_name: str) -> Path:
     return old if used else home / new_subpath
 
 
-class HomePaths(NamedTuple):
+class HomePaths(LazyNamedTuple):
     """The config files of a home."""
 
     effective: Path
@@ -114,7 +115,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _OPTIONS = ("-p", "--profile")
 
 
-class HomeProfile(NamedTuple):
+class HomeProfile(LazyNamedTuple):
     """One of the homes."""
 
     name: str
@@ -232,7 +233,7 @@ _PARENTS = frozenset({"", "cache", PRINCIPALS, _NOTES, f"{_NOTES}/people", _HOOK
 """Parents of open folders; a listing shows only those of their entries that are open."""
 
 
-class FileAccess(NamedTuple):
+class FileAccess(LazyNamedTuple):
     """Which files below the home a call may open."""
 
     folders: frozenset[str] = frozenset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from hermes_agent.config.home import DECLARED, HomePaths, home_paths
 from hermes_agent.config.schema import (
@@ -30,13 +30,14 @@ from hermes_agent.config.settings import Settings
 from hermes_agent.config.validate import Violation, near_miss, validate
 from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding, config_error
 from hermes_agent.config.yaml_reader import read_file
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 Origin = Literal["declared", "local", "default"]
 LookUp = Callable[[str], str | None]
 """Returns the value of a variable, or None if it is not set."""
 
 
-class Layer(NamedTuple):
+class Layer(LazyNamedTuple):
     """One valid file of the config."""
 
     origin: Origin
@@ -47,7 +48,7 @@ class Layer(NamedTuple):
     """Shorthands and variables expanded."""
 
 
-class Config(NamedTuple):
+class Config(LazyNamedTuple):
     """The config of a home; `values` and `raw` are never changed."""
 
     path: Path

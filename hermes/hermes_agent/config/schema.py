@@ -30,7 +30,9 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 KeyPath = tuple[str | int, ...]
 """Names of keys of mappings and, for lists, indices from 0."""
@@ -388,7 +390,7 @@ PATTERNS: dict[tuple[str, ...], str] = {
 """The kind of name at each place of the config."""
 
 
-class ConfigName(NamedTuple):
+class ConfigName(LazyNamedTuple):
     """A name that the config uses."""
 
     path: KeyPath

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from hermes_agent.config.schema import (
     OPEN,
@@ -27,13 +27,14 @@ from hermes_agent.config.schema import (
     variables,
 )
 from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.secrecy import MASK
 from hermes_agent.core.text import is_near_miss, nearest_name, shorten
 
 Kind = Literal["type", "enum", "minimum", "maximum", "minLength", "pattern", "unknown", "near_miss"]
 
 
-class Violation(NamedTuple):
+class Violation(LazyNamedTuple):
     """A value that the schema rejects."""
 
     path: KeyPath

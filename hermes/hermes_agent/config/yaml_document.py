@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from hermes_agent.config.schema import KeyPath
 from hermes_agent.core.errors import ConfigError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 HINT = "every key with its type and default: docs/reference/config.md"
 FindingLevel = Literal["error", "warning", "note"]
@@ -14,7 +15,7 @@ FindingLevel = Literal["error", "warning", "note"]
 ENV_HINT = "a line is NAME=VALUE, with quotes and # comments as in a shell"
 
 
-class ConfigFinding(NamedTuple):
+class ConfigFinding(LazyNamedTuple):
     """A finding about a config file."""
 
     file: str
@@ -53,7 +54,7 @@ def config_error(findings: Iterable[ConfigFinding], hint: str = HINT) -> ConfigE
     return ConfigError(format_findings(findings, hint))
 
 
-class Position(NamedTuple):
+class Position(LazyNamedTuple):
     """The position of a key or value; line and column count from 1."""
 
     line: int

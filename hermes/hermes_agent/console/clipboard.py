@@ -11,9 +11,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system.files import write_atomic
 from hermes_agent.system.processes import tool_environment
 
@@ -25,7 +25,7 @@ MAX_ESCAPE_CHARS = 74_994
 _TYPES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "image/gif": ".gif"}
 
 
-class _Program(NamedTuple):
+class _Program(LazyNamedTuple):
     """A program that reads the clipboard."""
 
     name: str

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from hermes_agent.config.settings import Settings
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.models.model_catalog import ModelInfo
 from hermes_agent.sessions import UsageLedger
 
 BusyMode = Literal["interrupt", "queue", "steer"]
 
 
-class BackgroundWork(NamedTuple):
+class BackgroundWork(LazyNamedTuple):
     """A background process, or tasks of subagents."""
 
     kind: Literal["command", "subagent"]
@@ -23,7 +24,7 @@ class BackgroundWork(NamedTuple):
     """Seconds since the epoch; 0 if unknown."""
 
 
-class StartQuestion(NamedTuple):
+class StartQuestion(LazyNamedTuple):
     """A question that the user answers before the first message."""
 
     title: str
@@ -33,7 +34,7 @@ class StartQuestion(NamedTuple):
     """Called in a worker for the answer yes; returns what happened."""
 
 
-class ConsoleDeps(NamedTuple):
+class ConsoleDeps(LazyNamedTuple):
     """Services of the console."""
 
     home: Path

@@ -16,8 +16,8 @@ import urllib.parse
 from collections import deque
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import NamedTuple
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import Content
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.untrusted import mark_untrusted
@@ -26,7 +26,7 @@ from hermes_agent.system.processes import tool_environment
 MAX_QUEUED = 32
 
 
-class QueuedInput(NamedTuple):
+class QueuedInput(LazyNamedTuple):
     """One input."""
 
     text: str

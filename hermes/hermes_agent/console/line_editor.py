@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
@@ -16,6 +16,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
 from hermes_agent.console.menus import match_rank
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.redaction import redactor
 from hermes_agent.system.files import PRIVATE
 
@@ -34,7 +35,7 @@ AfterLoad = Callable[[Callable[[], None]], None]
 """Calls its argument when the agent is loaded; immediately if it is."""
 
 
-class CompletionSource(NamedTuple):
+class CompletionSource(LazyNamedTuple):
     """Where completions come from; the functions are called in a worker thread."""
 
     commands: Callable[[], list[HelpRow]]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 Kind = Literal["text", "code_start", "code", "code_end", "table"]
 
@@ -25,7 +27,7 @@ _RULE = re.compile(r" {0,3}(?:(?:-\s*){3,}|(?:_\s*){3,}|(?:\*\s*){3,})$")
 _DELIMITER_ROW = re.compile(r" *\|?(?: *:?-+:? *\|)* *:?-+:? *\|? *")
 
 
-class Block(NamedTuple):
+class Block(LazyNamedTuple):
     """A piece of the answer that is rendered by itself."""
 
     kind: Kind
@@ -180,7 +182,7 @@ class BlockSplitter:
         return Block(kind, text, has_gap and bool(self._previous), indent)
 
 
-class CodeBlock(NamedTuple):
+class CodeBlock(LazyNamedTuple):
     """A code block of an answer."""
 
     language: str

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import field
 
 from hermes_agent.console.styled import Line, Piece, crop, fit, line, width_of, wrap
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 
 VISIBLE_OPTIONS = 10
 
 
-class MenuOption(NamedTuple):
+class MenuOption(LazyNamedTuple):
     """One row of a menu."""
 
     label: str
@@ -24,7 +24,7 @@ class MenuOption(NamedTuple):
     """A prompt for a text that belongs to this answer: a reason."""
 
 
-class MenuAnswer(NamedTuple):
+class MenuAnswer(LazyNamedTuple):
     """What the user chose."""
 
     value: str
@@ -32,7 +32,7 @@ class MenuAnswer(NamedTuple):
     """What was typed for an option that asks for a text."""
 
 
-@dataclass
+@lazy_dataclass
 class Menu:
     """An open menu.
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from hermes_agent.agent import Agent
 from hermes_agent.agent.command_router import CommandCall, CommandRouter, RunSkill, UnknownCommand
@@ -18,6 +18,7 @@ from hermes_agent.console.styled import Line, Piece, Theme, plain, printable, wr
 from hermes_agent.console.tool_lines import finished_line, result_lines, running_line
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import (
     Content,
     Notice,
@@ -42,7 +43,7 @@ NOTE_WIDTH = 160
 """Columns of a line on stderr that is no terminal."""
 
 
-class OneShotOptions(NamedTuple):
+class OneShotOptions(LazyNamedTuple):
     """How one question is asked and its answer written."""
 
     session_id: str | None = None

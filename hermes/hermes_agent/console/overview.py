@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent.agent.compaction import ContextUsage
 from hermes_agent.console.dependencies import BackgroundWork
 from hermes_agent.console.styled import Line, Piece, cells, fit, line, printable, wrap
 from hermes_agent.console.tool_lines import duration
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.redaction import redactor
 from hermes_agent.sessions import UsageTotals
 
 
-class Banner(NamedTuple):
+class Banner(LazyNamedTuple):
     """What the start of a chat says."""
 
     version: str
@@ -74,7 +74,7 @@ FULL_PERCENT = 80
 """From here on the context is shown as nearly full."""
 
 
-class Status(NamedTuple):
+class Status(LazyNamedTuple):
     """What the status bar shows."""
 
     model: str

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml
 from hermes_agent.console.styled import DEFAULT_THEME, THEMES, Theme, is_look
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _UPSTREAM = {
 """Style of the console by key of upstream's `colors`."""
 
 
-class Skin(NamedTuple):
+class Skin(LazyNamedTuple):
     """One theme or skin."""
 
     name: str

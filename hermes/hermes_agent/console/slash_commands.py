@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Coroutine
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from hermes_agent.agent import Agent
 from hermes_agent.agent.conversation import Conversation
@@ -25,6 +25,7 @@ from hermes_agent.console.tool_lines import duration
 from hermes_agent.console.transcript_view import TranscriptView
 from hermes_agent.contracts.command import CommandHandler
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import nearest_name
 from hermes_agent.models.model_catalog import ModelInfo, ModelsUnavailable
 from hermes_agent.models.request_options import describe_model, split_model_text
@@ -35,7 +36,7 @@ LISTED_SESSIONS = 200
 MODES = ("emacs", "vi")
 
 
-class KeyHelp(NamedTuple):
+class KeyHelp(LazyNamedTuple):
     """A row of `/keys`."""
 
     keys: str

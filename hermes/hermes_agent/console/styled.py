@@ -11,10 +11,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 
-class Piece(NamedTuple):
+class Piece(LazyNamedTuple):
     """Text of one style."""
 
     style: str

@@ -7,9 +7,10 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.console.styled import Line, Piece, crop, fit, line, printable, wrap
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import ToolStatus, error_object
 from hermes_agent.core.redaction import redactor
 
@@ -22,7 +23,7 @@ MAX_FILE_BYTES = 200_000
 """A larger file is not compared."""
 
 
-class Diff(NamedTuple):
+class Diff(LazyNamedTuple):
     """A change as styled lines."""
 
     lines: list[Line]
@@ -98,7 +99,7 @@ def _shorten(lines: list[Line], limit: int) -> list[Line]:
     return [*lines[:limit], line(f"      … {len(lines) - limit} more lines", "dim")]
 
 
-class _Wording(NamedTuple):
+class _Wording(LazyNamedTuple):
     doing: str
     done: str
     arguments: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from hermes_agent.console.markdown_view import MarkdownView, render_markdown
 from hermes_agent.console.screen import Screen
 from hermes_agent.console.styled import Line, Piece, line, printable, wrap
 from hermes_agent.console.tool_lines import MAX_DIFF_LINES, Diff, changed_text, readable_text, unified_diff
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import Notice, ToolFinished, ToolStarted, TurnFinished, TurnSink
 from hermes_agent.core.redaction import redactor
 
@@ -33,7 +34,7 @@ _DONE = object()
 Shown = Literal["", "user", "text", "tool", "note"]
 
 
-@dataclass
+@lazy_dataclass
 class _RunningCall:
     """A tool call without a result yet."""
 
@@ -45,7 +46,7 @@ class _RunningCall:
     output: str = field(default="")
 
 
-@dataclass
+@lazy_dataclass
 class _Reasoning:
     """Reasoning that still comes."""
 

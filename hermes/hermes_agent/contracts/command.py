@@ -6,10 +6,10 @@ The handler of a subcommand gets a `Namespace` of argparse. Source: plugin contr
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from hermes_agent.contracts.kind import Kind
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 
 if TYPE_CHECKING:
     import argparse
@@ -69,7 +69,7 @@ ArgumentSource = Literal["models", "personalities", "sessions", "themes"]
 """Source of the values that complete an argument."""
 
 
-class Confirmation(NamedTuple):
+class Confirmation(LazyNamedTuple):
     """Question that a user answers in a chat before a command runs."""
 
     title: str
@@ -77,7 +77,7 @@ class Confirmation(NamedTuple):
     """What the command ends or deletes."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SlashCommand:
     """A slash command, declared once for all front ends that show and run it.
 
@@ -116,7 +116,7 @@ class SlashCommand:
 CLI_COMMAND = Kind("cli_command", "register_cli_command", "terminal command")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class CliCommand:
     """A subcommand of `hermes`.
 

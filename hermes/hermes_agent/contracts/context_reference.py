@@ -6,12 +6,13 @@ Source: plugin contract of 0.23 §9.4.
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 __all__ = ["ContextCompletionItem", "ContextReferenceProvider"]
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class ContextCompletionItem:
     """A completion of `@prefix:`."""
 

@@ -7,10 +7,10 @@ Published plugins register such providers. This release lists them and has no da
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 __all__ = [
     "DASHBOARD_AUTH",
@@ -43,7 +43,7 @@ class RefreshExpiredError(Exception):
     """Error: the session cannot be renewed; the user must sign in again."""
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class LoginStart:
     """Start of a sign-in."""
 
@@ -52,7 +52,7 @@ class LoginStart:
     """Value for a cookie that the browser sends back at the end of the sign-in."""
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class Session:
     """Session of a signed-in user."""
 
@@ -67,7 +67,7 @@ class Session:
     refresh_token: str
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class TokenPrincipal:
     """Caller of the HTTP interface that an API token identifies."""
 

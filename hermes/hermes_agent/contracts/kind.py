@@ -9,9 +9,10 @@ import abc
 import importlib
 import logging
 from collections.abc import Mapping
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import Registry
 from hermes_agent.system.installation import install_hint
 
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 
-class Kind(NamedTuple):
+class Kind(LazyNamedTuple):
     """Description of an extension kind.
 
     Attributes:
@@ -88,7 +89,7 @@ class ModelService(Provider):
         return first_id(self.list_models())
 
 
-class SelectedProvider(NamedTuple, Generic[T]):
+class SelectedProvider(LazyNamedTuple, Generic[T]):
     """The provider that the config selects."""
 
     provider: T | None

@@ -13,10 +13,10 @@ import functools
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind, SelectedProvider, select_by_name
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 __all__ = [
     "CORE_MEMORY_PROVIDER_SENTINELS",
@@ -66,7 +66,7 @@ TRIVIAL_PROMPT_RE = re.compile(
 """Matches a whole message that needs no recall."""
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class RecallStatus:
     """What the last prefetch added to a turn; a count of 0 means content without a number."""
 
@@ -261,7 +261,7 @@ STORAGE_FLAT_JSON = "flat_json"
 STORAGE_HONCHO_HOST_BLOCK = "honcho_host_block"
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class ProviderFieldOption:
     """A value that a field of `KIND_SELECT` can have."""
 
@@ -270,7 +270,7 @@ class ProviderFieldOption:
     description: str = ""
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class ProviderField:
     """A setting."""
 
@@ -302,7 +302,7 @@ class ProviderField:
         return {option.value for option in self.options}
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class ProviderConfigSchema:
     """Settings of a memory plugin."""
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes_agent.contracts.model_provider import ProviderProfile
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.messages import Message, Usage
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class ToolDefinitions(list[dict[str, Any]]):
     """Names of additional tools, which the model may call once it has found them (`tools.tool_search`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class RequestOptions:
     """Options of the model requests of a turn; None: as the config and the provider set it.
 
@@ -142,7 +143,7 @@ NO_OPTIONS = RequestOptions()
 """Options of a caller that sets none."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One model request: the whole conversation, and the tools that the model may call."""
 
@@ -175,21 +176,21 @@ class ModelRequest:
         return replace(self, extra=extra, options=self.options.without(name), **changes)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ReasoningPart:
     """A piece of the model's reasoning, in order; it is shown to the user and is no part of the answer."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class TextPart:
     """A piece of the answer's text, in order; never empty."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ModelAnswer:
     """The whole answer: the last item of a stream, exactly once."""
 
@@ -294,7 +295,7 @@ class MakeHttpClient(Protocol):
         ...
 
 
-class ClientServices(NamedTuple):
+class ClientServices(LazyNamedTuple):
     """The parts of the host that a `ClientProfile` may use."""
 
     settings: Mapping[str, Any]
@@ -312,7 +313,7 @@ class ClientServices(NamedTuple):
     """Holds the lock of a file for a task (`pull`) in a `with` block. Raises LockHeld: another process has it."""
 
 
-class SetupHint(NamedTuple):
+class SetupHint(LazyNamedTuple):
     """How a user gets a model of a `ClientProfile`, as one entry of a list of ways."""
 
     text: str
@@ -321,14 +322,14 @@ class SetupHint(NamedTuple):
     """Half a sentence on the same with NixOS; "" says nothing."""
 
 
-class ModelCheck(NamedTuple):
+class ModelCheck(LazyNamedTuple):
     """A fault that `hermes doctor` reports."""
 
     text: str
     remedy: str
 
 
-class OfferedModel(NamedTuple):
+class OfferedModel(LazyNamedTuple):
     """A model in the list of `hermes model list`."""
 
     name: str
@@ -339,7 +340,7 @@ class OfferedModel(NamedTuple):
     """What `--json` prints."""
 
 
-@dataclass
+@lazy_dataclass
 class ClientProfile(ProviderProfile):
     """A provider that brings its own client; the agent sends no request to `base_url`."""
 

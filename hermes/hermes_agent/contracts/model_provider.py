@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.core.errors import ModelError
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.redaction import mask_arguments, redactor
 from hermes_agent.core.text import as_names
 
@@ -68,7 +69,7 @@ OMIT_TEMPERATURE = _Omit()
 """Value of `fixed_temperature`: send no temperature, even if the caller sets it."""
 
 
-class UnsignedRequest(NamedTuple):
+class UnsignedRequest(LazyNamedTuple):
     """A request without authentication headers."""
 
     method: str
@@ -93,7 +94,7 @@ class NotSignedIn(Exception):
         self.hint = hint
 
 
-@dataclass
+@lazy_dataclass
 class PooledCredential:
     """A sign-in at a provider, as a plugin's `auth_handler` stores it and `refresh_credential` reads it."""
 
@@ -113,7 +114,7 @@ class PooledCredential:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@lazy_dataclass
 class ProviderProfile:
     """Profile of a model provider. Attributes that upstream does not have are marked as extensions."""
 
@@ -401,7 +402,7 @@ TASK_DEFAULTS: Mapping[str, Any] = {
 """Default settings of a task; `timeout` in seconds."""
 
 
-class AuxiliaryTask(NamedTuple):
+class AuxiliaryTask(LazyNamedTuple):
     """An auxiliary task; `auxiliary.<key>` of the config selects its model."""
 
     key: str

@@ -12,11 +12,12 @@ import enum
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hermes_agent.contracts.kind import Kind
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 __all__ = [
     "API_VERSION",
@@ -53,7 +54,7 @@ class ErrorKind(enum.StrEnum):
     INTERNAL = "internal"
 
 
-@dataclass
+@lazy_dataclass
 class FetchResult:
     """Result of a fetch; the source fills it in."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from hermes_agent.contracts.kind import Kind, ModelService, choose_by_name, first_id
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 __all__ = [
     "BUILTIN_STT",
@@ -46,7 +46,7 @@ OUTPUT_FORMATS = ("mp3", "wav", "ogg", "opus", "flac")
 DEFAULT_OUTPUT_FORMAT = "mp3"
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class AudioFormat:
     """Form of raw sound: signed samples, little-endian."""
 
@@ -56,7 +56,7 @@ class AudioFormat:
     """Bytes of one sample."""
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class StreamingTTSHandle:
     """Speech that an adapter plays while it is made."""
 

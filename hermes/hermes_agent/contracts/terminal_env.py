@@ -13,10 +13,11 @@ import abc
 import copy
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import field
+from typing import Any, Protocol
 
 from hermes_agent.contracts.kind import Kind, Provider, SelectedProvider, describe_unregistered, read_setting
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 
 __all__ = [
     "BUILTIN_BACKENDS",
@@ -49,7 +50,7 @@ def shell_words(script: str) -> list[str]:
     return ["sh", "-c", _BEST_SHELL, "hermes", script]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class BackendCommand:
     """A command for a backend."""
 
@@ -76,7 +77,7 @@ class BackendCommand:
     on_output: Callable[[bytes], None] | None = None
 
 
-class BackendStart(NamedTuple):
+class BackendStart(LazyNamedTuple):
     """How to start a script: a program of this machine."""
 
     argv: list[str]
@@ -169,7 +170,7 @@ class RemoteBackend(TerminalBackend):
     own_files = False
 
 
-class BackendServices(NamedTuple):
+class BackendServices(LazyNamedTuple):
     """What the host gives the constructor of a backend."""
 
     settings: Mapping[str, Any]

@@ -8,11 +8,12 @@ A tool gets the arguments of the model, coerced to its JSON schema, and returns 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from hermes_agent.contracts.kind import Kind
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 
 if TYPE_CHECKING:
     from hermes_agent.contracts.command import SlashCommand
@@ -27,7 +28,7 @@ ToolHandler = Callable[..., Any]
 `dispatch_tool`. A coroutine function if `is_async`."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ApprovalRequest:
     """A question for the user before a tool runs."""
 
@@ -78,7 +79,7 @@ Does = Literal["reads", "opens", "writes", "runs", "sends", "remembers"]
 """`opens`: reads an address from its arguments. `remembers`: writes text that later turns read."""
 
 
-class Effect(NamedTuple):
+class Effect(LazyNamedTuple):
     """What a call does, and where its result comes from. An extension: `docs/operator/untrusted-text.md`."""
 
     does: Does
@@ -95,7 +96,7 @@ class Effect(NamedTuple):
     """Return values inside of arguments that determine the action, too, such as the files of a patch."""
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class ToolEntry:
     """A registered tool, with upstream's attribute names; those that upstream lacks are extensions."""
 
@@ -142,7 +143,7 @@ MCP_SERVER = Kind("mcp_server", "", "MCP server", is_used=True)
 """An MCP server of a portable package."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class PluginSkill:
     """A skill that a plugin registered.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 
-class Backoff(NamedTuple):
+class Backoff(LazyNamedTuple):
     """A delay that grows with each failure and varies randomly.
 
     The variation keeps many callers from retrying at the same moment.

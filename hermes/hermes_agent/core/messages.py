@@ -19,8 +19,10 @@ import random
 import secrets
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 _random = random.Random()
 """Ids are no secrets, and a system call for each costs time."""
@@ -44,7 +46,7 @@ Content = str | list[dict[str, Any]]
 """Text, or a list of parts of the chat-completions protocol (`{"type": "text", "text": …}`, …)."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ToolCall:
     """A tool call that the model requests."""
 
@@ -54,7 +56,7 @@ class ToolCall:
     """JSON text exactly as the model wrote it; it may be invalid."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Message:
     """One entry of a conversation."""
 
@@ -131,7 +133,7 @@ def _call(item: Any) -> ToolCall:
     return ToolCall(str(item.get("id") or ""), str(function.get("name") or ""), text)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one request, or the sum of a turn."""
 
@@ -184,26 +186,26 @@ FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
 """
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class TextDelta:
     """A piece of the answer, in order."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class StopSentence(TextDelta):
     """The sentence with which the agent itself ends a turn (`stopped`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     """A piece of the model's reasoning, in order; only for a front end that asks for it."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ToolStarted:
     """A tool call that is about to run."""
 
@@ -212,7 +214,7 @@ class ToolStarted:
     arguments: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ToolOutput:
     """Output of a command that a tool call runs, as it comes; only for a front end that asks for it."""
 
@@ -220,7 +222,7 @@ class ToolOutput:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ToolFinished:
     """The result of a tool call, which goes to the model."""
 
@@ -231,7 +233,7 @@ class ToolFinished:
     duration_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Notice:
     """A sentence for the user that is not part of the answer."""
 
@@ -239,7 +241,7 @@ class Notice:
     level: Literal["info", "warning"] = "info"
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class TurnFinished:
     """The end of the turn."""
 

@@ -7,8 +7,9 @@ import re
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import Content, Message, ToolCall
 from hermes_agent.core.secrecy import MASK
 from hermes_agent.core.secret_forms import (
@@ -48,7 +49,7 @@ def _texts(value: str) -> Iterator[str]:
         yield from (line for line in lines if len(line) >= LONG_LINE and not line.startswith("-----"))
 
 
-class _Finder(NamedTuple):
+class _Finder(LazyNamedTuple):
     automaton: Any
     """Finds marks and values in one pass."""
     runs: re.Pattern[str] | None

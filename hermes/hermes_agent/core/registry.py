@@ -1,9 +1,7 @@
 """Registries: named values with an owner, listeners by name, and who registers in the current context.
 
-`Registry` and `ListenerStore` are the only stores of registrations. An object with a richer interface holds them and is
-a `StoreGroup`. A plugin that is loaded while others serve registers in a fork of each store; `adopt` then replaces its
-old entries by the new ones in one step. The owner is bound to the context that registers, never guessed from stack
-frames or names.
+`Registry` and `ListenerStore` are the only stores of registrations; a `StoreGroup` holds some. A plugin that is loaded
+while others serve registers in forks of them, and `adopt` replaces its old entries in one step.
 """
 
 from __future__ import annotations
@@ -13,7 +11,9 @@ import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 BUILTIN = "builtin"
 """Owner of the agent's own registrations."""
@@ -125,7 +125,7 @@ class EntryStore(Generic[E]):
         raise NotImplementedError
 
 
-class RegistryEntry(NamedTuple, Generic[T]):
+class RegistryEntry(LazyNamedTuple, Generic[T]):
     """A value and its owner."""
 
     value: T
@@ -450,7 +450,7 @@ class RegistryFacade(StoreGroup, Generic[T]):
         return len(self._entries)
 
 
-class Owner(NamedTuple):
+class Owner(LazyNamedTuple):
     """A registrant.
 
     Attributes:

@@ -19,8 +19,10 @@ import functools
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 
 def _any(value: str) -> bool:
@@ -66,7 +68,7 @@ def _has_cookie(value: str) -> bool:
     return any(len(pair) >= 8 and _is_literal(pair) and not _WORDS.fullmatch(pair) for pair in pairs)
 
 
-class _Shape(NamedTuple):
+class _Shape(LazyNamedTuple):
     """A format of secrets, of which each match contains a mark.
 
     `what` is a pattern, or a detector of the library as `module.Class`.
@@ -269,7 +271,7 @@ _WIDEST = 40
 """Characters of one gap; parts with more distance do not belong together."""
 
 
-class _Form(NamedTuple):
+class _Form(LazyNamedTuple):
     head: str
     """Squeezed, like the rest."""
     rest: str

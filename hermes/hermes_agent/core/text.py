@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Literal, TextIO
 
@@ -37,6 +36,8 @@ def distance(left: str, right: str) -> int:
 def _plain(name: str) -> str:
     """Return a name without differences that users overlook: case, accents, and `-` for `_`."""
     if not name.isascii():
+        import unicodedata  # few texts need it
+
         name = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     return name.lower().replace("-", "_").replace(" ", "_").strip("_")
 

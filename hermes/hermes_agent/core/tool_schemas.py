@@ -11,7 +11,9 @@ import functools
 import marshal
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 Schema = dict[str, Any]
 DEEPEST = 24
@@ -37,7 +39,7 @@ _OF_TYPE["integer"] = _OF_TYPE["number"]
 _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
-class SchemaDialect(NamedTuple):
+class SchemaDialect(LazyNamedTuple):
     """The JSON schema subset of a provider."""
 
     refused: frozenset[str] = frozenset()

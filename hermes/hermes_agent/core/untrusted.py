@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 TAG = "foreign-text"
 """The name of the tag in each mark."""
@@ -18,7 +19,7 @@ _BRACKET = re.compile(r"[<＜﹤‹〈⟨〈《«˂≺❮❰⧼](?=(.{0,80}))", 
 _MARK = re.compile(rf'<{TAG} from="([^"]*)">\n?|\n?</{TAG}>')
 
 
-class TextPiece(NamedTuple):
+class TextPiece(LazyNamedTuple):
     """A part of a text."""
 
     text: str
@@ -41,6 +42,8 @@ def mark_untrusted(text: str, source: str) -> str:
 
 def _escape_bracket(match: re.Match[str]) -> str:
     """Return the bracket, or a harmless character if the text after it resembles the tag."""
+    import unicodedata  # few texts need it
+
     after = unicodedata.normalize("NFKC", match[1]).casefold()
     letters = [c for c in after if c.isalpha()][: len(_LETTERS)]
     alike = sum(a == b for a, b in zip(letters, _LETTERS, strict=False))

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.redaction import redactor
 from hermes_agent.system.files import PRIVATE, FileStamp, write_atomic
@@ -35,7 +36,7 @@ class LoginExpired(UserError):
     """A token that the provider does not refresh: the user has to sign in again."""
 
 
-class Login(NamedTuple):
+class Login(LazyNamedTuple):
     """One entry."""
 
     provider: str

@@ -19,9 +19,9 @@ import re
 import stat
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent.config.dotenv import read_env_file
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.secrecy import find_secrets, is_public_value, name_kind
 from hermes_agent.system.files import FileStamp
 
@@ -31,7 +31,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _State = FileStamp | None
 
 
-class FetchedValue(NamedTuple):
+class FetchedValue(LazyNamedTuple):
     """A value of a secret source."""
 
     value: str

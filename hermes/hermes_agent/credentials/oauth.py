@@ -15,10 +15,11 @@ import time
 import urllib.parse
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.contracts.model_provider import PooledCredential
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.credentials.logins import API_KEY, OAUTH, Login, LoginExpired, is_key
 
 TIMEOUT_S = 30.0
@@ -33,7 +34,7 @@ DONE_PAGE = b"<!doctype html><meta charset=utf-8><title>hermes</title><p>Signed 
 FAILED_PAGE = b"<!doctype html><meta charset=utf-8><title>hermes</title><p>That did not work; the terminal says why."
 
 
-class OAuthClient(NamedTuple):
+class OAuthClient(LazyNamedTuple):
     """The registration of this program at a provider, and the provider's URLs."""
 
     provider: str

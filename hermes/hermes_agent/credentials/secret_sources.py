@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from hermes_agent.contracts.secret_source import (
     SECRET_SOURCE,
@@ -22,6 +22,7 @@ from hermes_agent.contracts.secret_source import (
     is_valid_env_name,
     secret_sources_in_order,
 )
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.credentials.lookup import Credentials, FetchedValue
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ _RESERVED = re.compile(
 """Variables that decide how programs run; no source may set them."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SourceReport:
     """What became of one source.
 
@@ -144,7 +145,7 @@ class SecretSources:
         return _Fetched(source, cfg, result, overrides)
 
 
-class _Fetched(NamedTuple):
+class _Fetched(LazyNamedTuple):
     source: SecretSource
     cfg: dict[str, Any]
     result: FetchResult
@@ -236,7 +237,7 @@ def _log(report: SourceReport) -> None:
         logger.debug("secret source '%s': %s is left out: %s", report.name, name, reason)
 
 
-class SecretSourceDeps(NamedTuple):
+class SecretSourceDeps(LazyNamedTuple):
     """The services that the feature needs."""
 
     credentials: Credentials
@@ -247,7 +248,7 @@ class SecretSourceDeps(NamedTuple):
     learn_secrets: Callable[[], None]
 
 
-class SecretSourceServices(NamedTuple):
+class SecretSourceServices(LazyNamedTuple):
     """What the feature provides."""
 
     secret_sources: SecretSources

@@ -6,13 +6,13 @@ import contextlib
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.cron.jobs import JobRun
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class CronExecution:
     """One run of a scheduled job, as plugins see it. Times are ISO 8601 in UTC."""
 

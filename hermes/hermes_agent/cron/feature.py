@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.adapters.events import get_session_env
 from hermes_agent.contracts.tool import ApprovalRequest, Effect, Registrar
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.cron.job_store import JobStore
 from hermes_agent.cron.jobs import Fault, Job, check_platforms, edit_job, resume_job
 from hermes_agent.cron.schedule import Schedule
@@ -48,7 +49,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class CronJobTool:
     """The handler of `cronjob`.
 
@@ -179,7 +180,7 @@ class ScheduledJobs:
             self._call_later(0, self.scheduler.wake)
 
 
-class CronDeps(NamedTuple):
+class CronDeps(LazyNamedTuple):
     """Services of scheduled jobs."""
 
     bridge: Bridge
@@ -188,7 +189,7 @@ class CronDeps(NamedTuple):
     people: Principals
 
 
-class CronServices(NamedTuple):
+class CronServices(LazyNamedTuple):
     """Services that this feature provides."""
 
     jobs: ScheduledJobs

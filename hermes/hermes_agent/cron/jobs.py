@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.text import shorten
 from hermes_agent.core.untrusted import find_injection
 from hermes_agent.cron.schedule import Schedule, parse_schedule
@@ -20,7 +21,7 @@ SILENT = "[SILENT]"
 """The answer with which a run delivers nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Job:
     """A job as it is stored. Times are seconds since the epoch."""
 
@@ -96,7 +97,7 @@ SPEC_FIELDS = frozenset(
 """Fields that a user sets; the others come from its runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class JobRun:
     """One run, claimed by this process."""
 
@@ -109,7 +110,7 @@ class JobRun:
     """Whether a user asked for the run, outside of the schedule."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class JobOutcome:
     """The outcome of a run."""
 

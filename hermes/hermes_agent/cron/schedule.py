@@ -7,9 +7,9 @@ import os
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 LEAST_S = 60
 """The shortest interval, in seconds."""
@@ -34,7 +34,7 @@ _LENGTH = re.compile(r"(\d+)\s*(s|m|h|d|w)\w*")
 _TIME = re.compile(r"(\d{1,2})(?::(\d{2}))?\s*(am|pm)?")
 
 
-class Schedule(NamedTuple):
+class Schedule(LazyNamedTuple):
     """A schedule of one of three kinds. `text`: what the user wrote."""
 
     kind: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.delivery.messages import InboundMessage, StaleClaim
 from hermes_agent.delivery.tables import seconds_until
 
@@ -17,7 +17,7 @@ Conversation = tuple[str, str]
 _OPEN_IN_CONVERSATION = "finished_at IS NULL AND platform = ? AND conversation = ?"
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class InboxClaim:
     """A claimed message.
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 Content = Mapping[str, Any]
 
@@ -13,7 +15,7 @@ class StaleClaim(Exception):
     """Another claim has replaced this one; the result of its work must be dropped."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class InboundMessage:
     """A message that arrived.
 
@@ -37,7 +39,7 @@ class InboundMessage:
     same_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ReplyTarget:
     """The destination of a reply. Parts to one target stay in order."""
 
@@ -49,7 +51,7 @@ class ReplyTarget:
         return ":".join(part for part in (self.platform, self.chat, self.thread) if part)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Receipt:
     """The result of storing a message.
 
@@ -64,7 +66,7 @@ class Receipt:
     revived: tuple[ReplyTarget, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class OutboundReply:
     """A reply to send.
 
@@ -79,7 +81,7 @@ class OutboundReply:
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SendOutcome:
     """The outcome of one attempt to send one part."""
 
@@ -123,7 +125,7 @@ class SendOutcome:
         return cls("dead", reason=reason)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DeliveryCheck:
     """The answer of a platform about a part that may have arrived."""
 
@@ -146,7 +148,7 @@ class DeliveryCheck:
         return cls("unknown")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ParkedTarget:
     """A target to which nothing is sent until it is revived.
 

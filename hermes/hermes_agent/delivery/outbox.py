@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.delivery.messages import OutboundReply, ParkedTarget, ReplyTarget, SendOutcome, StaleClaim
 from hermes_agent.delivery.tables import seconds_until
@@ -18,7 +18,7 @@ MAX_ATTEMPTS = 30
 _OPEN_FOR_TARGET = "finished_at IS NULL AND platform = ? AND chat = ? AND thread = ?"
 
 
-class DeadLetter(NamedTuple):
+class DeadLetter(LazyNamedTuple):
     """A part that was not delivered and is not tried again by itself."""
 
     id: int
@@ -32,7 +32,7 @@ class DeadLetter(NamedTuple):
     content: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class OutboxClaim:
     """A claimed part of a reply.
 

@@ -15,13 +15,14 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from hermes_agent.adapters.config import PlatformConfig, PlatformEntry
 from hermes_agent.adapters.events import SessionSource
 from hermes_agent.config import hermes_home
 from hermes_agent.config.home import root_home
 from hermes_agent.contracts.command import Right
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system.files import JsonFile
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
@@ -237,7 +238,7 @@ By = Literal["", "pairing", "list", "role", "platform", "everybody"]
 ANYONE = "*"
 
 
-class Admission(NamedTuple):
+class Admission(LazyNamedTuple):
     """Whether a user may use the agent, and by which rule."""
 
     by: By

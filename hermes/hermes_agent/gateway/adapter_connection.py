@@ -11,12 +11,12 @@ import inspect
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from hermes_agent.adapters.config import PlatformConfig, PlatformEntry
 from hermes_agent.adapters.events import call_connect
 from hermes_agent.core.backoff import Backoff
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.tasks import end_task
 from hermes_agent.runtime.bridge import Bridge
 
@@ -28,7 +28,7 @@ DISCONNECT_S = 10.0
 State = Literal["waiting", "connecting", "connected", "retrying", "paused", "failed", "stopped"]
 
 
-class ConnectionState(NamedTuple):
+class ConnectionState(LazyNamedTuple):
     """State of a platform, for the operator."""
 
     name: str
@@ -46,7 +46,7 @@ class ConnectionState(NamedTuple):
         return self._asdict()
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ConnectionPauses:
     """Delays before the next attempt, in seconds."""
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.adapters import media_references
 from hermes_agent.adapters.adapter_state import copy_sent_file
@@ -38,6 +38,7 @@ from hermes_agent.adapters.text import classify_send_error, is_timeout_error, sp
 from hermes_agent.contracts.speech import StreamingTTSHandle
 from hermes_agent.core.calls import call_supported
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import Content
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.untrusted import mark_untrusted
@@ -279,7 +280,7 @@ def audio_part(text: str, synthesize: Callable[[str], str]) -> list[Part]:
     return [{"file": path, "voice": True, "document": False, "spoken": True}] if path else []
 
 
-class SpokenReply(NamedTuple):
+class SpokenReply(LazyNamedTuple):
     """An answer that a platform plays while it is made."""
 
     adapter: Any

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.store import Database, Schema
 
 SCHEMA = Schema(
@@ -39,7 +40,7 @@ SCHEMA = Schema(
 )
 
 
-class ChatRoute(NamedTuple):
+class ChatRoute(LazyNamedTuple):
     """The session of a chat."""
 
     session_key: str
@@ -54,7 +55,7 @@ class ChatRoute(NamedTuple):
     used_at: float
 
 
-class PendingConfirmation(NamedTuple):
+class PendingConfirmation(LazyNamedTuple):
     """A slash command that waits for its confirmation."""
 
     session_key: str
@@ -67,7 +68,7 @@ class PendingConfirmation(NamedTuple):
     """When the confirmation expires, in seconds since the epoch."""
 
 
-class SessionResetPolicy(NamedTuple):
+class SessionResetPolicy(LazyNamedTuple):
     """When an idle chat gets a new session."""
 
     mode: str = "both"

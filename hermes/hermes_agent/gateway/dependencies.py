@@ -6,9 +6,9 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from hermes_agent.adapters.events import MessageEvent, SessionSource
 from hermes_agent.adapters.registry import PlatformRegistry
@@ -17,6 +17,7 @@ from hermes_agent.agent.command_router import CommandRouter
 from hermes_agent.commands.runner import PendingConfirmations
 from hermes_agent.config.home import PRINCIPALS, find_denial
 from hermes_agent.config.settings import Settings, section
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.delivery import DeliveryService
 from hermes_agent.gateway.access import Admission
 from hermes_agent.gateway.adapter_connection import AdapterConnection, ConnectionPauses, ConnectionState
@@ -48,7 +49,7 @@ def english(key: str, /, **values: Any) -> str:
 BusyMode = Literal["interrupt", "queue", "steer"]
 
 
-class GatewaySettings(NamedTuple):
+class GatewaySettings(LazyNamedTuple):
     """Settings of the gateway from the config."""
 
     busy: BusyMode = "interrupt"
@@ -105,7 +106,7 @@ class GatewaySettings(NamedTuple):
         )
 
 
-class CommandInvocation(NamedTuple):
+class CommandInvocation(LazyNamedTuple):
     """A command in a chat: the argument of handlers of commands that only chats have."""
 
     name: str
@@ -117,7 +118,7 @@ class CommandInvocation(NamedTuple):
     admission: Admission
 
 
-@dataclass
+@lazy_dataclass
 class GatewayDeps:
     """Parts of the process that the gateway uses."""
 

@@ -13,10 +13,11 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.commands import await_result
 from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.runtime.bridge import Bridge
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ MAX_WAITING = 256
 SETTLE_S = 5.0
 
 
-class EventHook(NamedTuple):
+class EventHook(LazyNamedTuple):
     """An event hook: one folder."""
 
     name: str

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.agent import Agent
 from hermes_agent.config import Config
@@ -16,6 +16,7 @@ from hermes_agent.contracts.cron_scheduler import CRON_SCHEDULER
 from hermes_agent.contracts.kind import ProviderLookup
 from hermes_agent.contracts.tool import ApprovalRequest, Registrar
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import fold
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.cron import JobOutcome, JobRun, JobScheduler, JobStore
@@ -26,8 +27,6 @@ from hermes_agent.cron.jobs import SILENT, Job, script_path, targets_of
 from hermes_agent.policy import Choice, NoApprover, Refusal
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.skills.skill_commands import SkillCommands
-from hermes_agent.system import processes
-from hermes_agent.system.processes import tool_environment
 
 logger = logging.getLogger(__name__)
 
@@ -167,6 +166,8 @@ class JobRunner:
         return "\n\n".join(part for part in (*parts, job.prompt) if part)
 
     def _script(self, run: JobRun, stopped: threading.Event) -> str:
+        from hermes_agent.system import processes  # an idle daemon runs no program
+
         path = script_path(self._home, run.job.script)
         command: list[str] = [str(path)]
         if path.suffix == ".py":
@@ -201,7 +202,7 @@ def _directory(job: Job) -> Path | None:
     return now
 
 
-class SchedulerDeps(NamedTuple):
+class SchedulerDeps(LazyNamedTuple):
     """Services of the scheduler."""
 
     agent: Agent
@@ -234,7 +235,7 @@ class SchedulerFactory:
             deps.skill_commands,
             deps.home,
             send=send,
-            environment=lambda: tool_environment(os.environ),
+            environment=_environment,
             approve=settings.approvals.cron_mode == "approve",
             wrap=settings.cron.wrap_response,
             attach=attach,
@@ -252,7 +253,7 @@ class SchedulerFactory:
         return scheduler
 
 
-class SchedulerServices(NamedTuple):
+class SchedulerServices(LazyNamedTuple):
     """Services that this feature provides."""
 
     scheduler_factory: SchedulerFactory
@@ -261,3 +262,9 @@ class SchedulerServices(NamedTuple):
 def register(ctx: Registrar, deps: SchedulerDeps) -> SchedulerServices:
     """Return the factory of the scheduler; nothing is registered."""
     return SchedulerServices(SchedulerFactory(deps))
+
+
+def _environment() -> dict[str, str]:
+    from hermes_agent.system.processes import tool_environment  # an idle daemon runs no program
+
+    return tool_environment(os.environ)

@@ -15,11 +15,11 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from hermes_agent.contracts.hook import EXECUTION_KINDS
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.text import shorten
 from hermes_agent.hooks.catalog import OBSERVERS, TELEMETRY_SCHEMA, WITHOUT_SCHEMA
 from hermes_agent.hooks.listeners import (
@@ -38,12 +38,12 @@ from hermes_agent.runtime.steps import Steps, StepWalk
 from hermes_agent.system.files import PRIVATE, write_atomic
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class GuardAllow:
     """The tool runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class GuardAsk:
     """A user is asked for approval first."""
 
@@ -52,7 +52,7 @@ class GuardAsk:
     rule_key: str
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class GuardBlock:
     """The tool does not run; `message` is its result."""
 
@@ -135,7 +135,7 @@ MAX_FAILURE_CHARS = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class AnswerSpill:
     """How long texts of hooks are stored (`hooks.output_spill`)."""
 

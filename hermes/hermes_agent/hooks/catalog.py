@@ -7,13 +7,15 @@ calls. Every call of a hook has all of its keywords. Source: plugin contract §3
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 HookStatus = Literal["fired", "never"]
 """`never`: this program has no such event. Callbacks are stored all the same."""
 
 
-class Hook(NamedTuple):
+class Hook(LazyNamedTuple):
     """The description of a hook."""
 
     when: str

@@ -13,12 +13,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 from hermes_agent.core.calls import keywords_of
 from hermes_agent.core.errors import PluginError
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.registry import ListenerStore, StoreGroup
 from hermes_agent.runtime.steps import OVERRUN, DeadlineStep, Steps
 
@@ -45,7 +46,7 @@ REST_S = 60.0
 """Seconds for which a host does not call a callback after it missed its deadline."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class HookDeadlines:
     """Time limits of hooks, as the operator set them."""
 
@@ -110,7 +111,7 @@ Await = Callable[..., Any]
 """Runs a plugin's coroutine to its end from a worker thread; cancels it after `deadline_s` (None: never)."""
 
 
-@dataclass(slots=True, eq=False)
+@lazy_dataclass(slots=True, eq=False)
 class Listener:
     """A callback for a hook or for a kind of middleware."""
 
@@ -190,7 +191,7 @@ class ListenerGroup(StoreGroup):
         return self.store.names()
 
 
-class HookResult(NamedTuple):
+class HookResult(LazyNamedTuple):
     """The answer of one callback."""
 
     plugin: str

@@ -18,8 +18,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.secrecy import MASK
 from hermes_agent.hooks.listeners import NO_ANSWER, HookResult, Listener, ListenerCaller, copy_payload, log_failure
@@ -92,7 +93,7 @@ Spawn = Callable[[Callable[[], None]], None]
 _Key = tuple[str, str]
 
 
-class _Call(NamedTuple):
+class _Call(LazyNamedTuple):
     hook: str
     listener: Listener
     given: dict[str, Any]

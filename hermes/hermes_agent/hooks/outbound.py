@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from queue import Empty, Full, Queue
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import nearest_name
 from hermes_agent.hooks.bus import HookBus
 from hermes_agent.hooks.catalog import HOOKS, matches_tool
@@ -38,7 +39,7 @@ IDLE_S = 30.0
 OWNER = "webhook:"
 
 
-class OutboundHook(NamedTuple):
+class OutboundHook(LazyNamedTuple):
     """One entry of `hooks.outbound`."""
 
     name: str
@@ -124,7 +125,7 @@ def request_headers(hook: OutboundHook, event: str, delivery_id: str, body: byte
     return headers | ({"X-Hermes-Signature-256": signature(hook.secret, body)} if hook.secret else {})
 
 
-class SendFailure(NamedTuple):
+class SendFailure(LazyNamedTuple):
     """Why a request failed."""
 
     text: str
@@ -136,7 +137,7 @@ SendEvent = Callable[[OutboundHook, str, str, bytes], SendFailure | None]
 """Sends an event in a background thread: hook, name of the event, id of the delivery, body."""
 
 
-class _Delivery(NamedTuple):
+class _Delivery(LazyNamedTuple):
     hook: OutboundHook
     event: str
     id: str

@@ -19,8 +19,9 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import nearest_name
 from hermes_agent.hooks.catalog import HOOKS, matches_tool
 
@@ -47,7 +48,7 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 
 
-class ShellHook(NamedTuple):
+class ShellHook(LazyNamedTuple):
     """One entry of `hooks`."""
 
     event: str
@@ -81,7 +82,7 @@ class ShellHook(NamedTuple):
         return not self.matcher or self.event not in TOOL_EVENTS or matches_tool(self.matcher, tool)
 
 
-class HookRun(NamedTuple):
+class HookRun(LazyNamedTuple):
     """How a program ended."""
 
     status: int | None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent.config.settings import Settings, plain
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.hooks.bus import HookBus
 from hermes_agent.hooks.shell_consent import HookConsent
 from hermes_agent.hooks.shell_hooks import (
@@ -29,7 +29,7 @@ MARGIN_S = 5.0
 """Seconds beyond a program's own limit before the hook bus gives up on it."""
 
 
-class HookQuestion(NamedTuple):
+class HookQuestion(LazyNamedTuple):
     """A hook that waits for the user's consent."""
 
     title: str

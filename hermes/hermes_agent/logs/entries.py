@@ -6,10 +6,11 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.log_context import format_fields
 from hermes_agent.logs.handlers import CONTINUED
 
@@ -22,7 +23,7 @@ _NAMED = re.compile(r"([A-Za-z_][\w.]*): (.*)", re.DOTALL)
 _LAST_FIELD = re.compile(r' ([a-z0-9_]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s"=]+))$')
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class LogEntry:
     """A record, or (`continued`) another line of the record before it."""
 
@@ -39,7 +40,7 @@ class LogEntry:
     """The journal's name of the position; empty in a file."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class LogFilter:
     """Which entries are shown."""
 

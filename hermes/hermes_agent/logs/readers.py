@@ -13,13 +13,13 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
 from hermes_agent.core.errors import EXIT_USAGE, UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.logs.entries import LogEntry, LogFilter, from_journal, from_line, group, select
 from hermes_agent.logs.handlers import rotation_lock
 from hermes_agent.service.daemon_state import STATE_NAME, Scope, read_state
@@ -190,7 +190,7 @@ def _lines(data: bytes) -> list[str]:
 _PRIORITY = {"DEBUG": "7", "INFO": "6", "WARNING": "4", "ERROR": "3", "CRITICAL": "2"}
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class JournalReader:
     """One reader of a unit's journal.
 

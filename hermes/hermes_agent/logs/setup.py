@@ -13,10 +13,10 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.log_context import clear_attributions
 from hermes_agent.logs.handlers import (
     JournalHandler,
@@ -67,7 +67,7 @@ class LogSettings(Protocol):
     def backup_count(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class LogSetup:
     """Where the log goes."""
 

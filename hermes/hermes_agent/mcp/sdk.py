@@ -12,9 +12,10 @@ import importlib
 import importlib.util
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent import __version__
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system.installation import install_hint
 
 TOO_OLD = -32022
@@ -25,7 +26,7 @@ MOST_LISTED = 1_000
 Json = dict[str, Any]
 
 
-class ServerCallbacks(NamedTuple):
+class ServerCallbacks(LazyNamedTuple):
     """Callbacks for the requests and notifications of a server; values are JSON."""
 
     changed: Callable[[], None]

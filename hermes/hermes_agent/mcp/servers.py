@@ -9,12 +9,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import ToolFailed, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import Owner, registration_context
 from hermes_agent.mcp.settings import McpServerSettings, servers_of
 from hermes_agent.policy.network import HostTables
@@ -38,7 +39,7 @@ TICK_S = 0.1
 CLOSES_WITHIN_S = 40.0
 
 
-class McpServerStatus(NamedTuple):
+class McpServerStatus(LazyNamedTuple):
     """The state of a server."""
 
     name: str
@@ -297,7 +298,7 @@ WAIT_S = 15.0
 """Seconds that `/reload-mcp` waits for the servers."""
 
 
-class McpDeps(NamedTuple):
+class McpDeps(LazyNamedTuple):
     """Services of the MCP servers."""
 
     bridge: Bridge
@@ -310,7 +311,7 @@ class McpDeps(NamedTuple):
     tools: ToolRegistry
 
 
-class McpServices(NamedTuple):
+class McpServices(LazyNamedTuple):
     """Services that this feature provides."""
 
     mcp: McpServers

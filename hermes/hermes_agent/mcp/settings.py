@@ -8,17 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_agent.config.schema import variables
 from hermes_agent.config.settings import section
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class McpServerSettings(NamedTuple):
+class McpServerSettings(LazyNamedTuple):
     """The settings of one MCP server; times are in seconds, and 0 stands for no limit."""
 
     name: str

@@ -8,11 +8,12 @@ import logging
 import mimetypes
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.contracts.image_video import save_base64
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.mcp.sdk import Json, McpSession
 from hermes_agent.mcp.settings import McpServerSettings
@@ -32,7 +33,7 @@ SENDS = Effect("sends")
 Work = Callable[[McpSession, Json], Awaitable[Json]]
 
 
-class OfferedTool(NamedTuple):
+class OfferedTool(LazyNamedTuple):
     """A tool of a server."""
 
     name: str

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.image_video import VALID_ASPECT_RATIOS
 from hermes_agent.contracts.kind import ProviderLookup, is_provider_available
 from hermes_agent.contracts.tool import Effect, Registrar
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.credentials import Credentials
 from hermes_agent.hooks import HookBus
@@ -55,7 +55,7 @@ SPEECH = tool_schema(
 _PICTURES = ("image_url", "reference_image_urls")
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class _MediaTools:
     """The handlers of the tools."""
 
@@ -137,7 +137,7 @@ def _text(args: dict[str, Any], name: str) -> str:
     return value.strip()
 
 
-class MediaDeps(NamedTuple):
+class MediaDeps(LazyNamedTuple):
     """Services of images, videos and speech."""
 
     bridge: Bridge
@@ -155,7 +155,7 @@ class MediaDeps(NamedTuple):
     values: Callable[[], dict[str, Any]]
 
 
-class MediaServices(NamedTuple):
+class MediaServices(LazyNamedTuple):
     """Services that this feature provides."""
 
     media: MediaService

@@ -6,7 +6,6 @@ import base64
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from hermes_agent.contracts.speech import (
 )
 from hermes_agent.core.calls import supported
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import new_id
 from hermes_agent.hooks import HookResult
 from hermes_agent.media.speech_guard import HOOK as SPEECH_HOOK
@@ -40,7 +40,6 @@ from hermes_agent.media.speech_guard import SpeechVerdict, judge_speech
 from hermes_agent.media.video import generate_video
 from hermes_agent.system.files import PRIVATE, hold_directory, replace_at, write_atomic
 from hermes_agent.system.installation import BUNDLED_PLUGINS, bundled_plugin
-from hermes_agent.system.processes import tool_environment
 
 if TYPE_CHECKING:
     from hermes_agent.media.speech import SpeechStream
@@ -82,7 +81,7 @@ def no_answers(hook: str, /, **keywords: Any) -> tuple[HookResult, ...]:
     return ()
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class MediaService:
     """Images, videos, text to speech and speech to text. Used in workers.
 
@@ -134,6 +133,8 @@ class MediaService:
         if command and name in ("local", "local_command"):
             settings = {"command": command}
         if isinstance(settings, Mapping) and settings.get("command"):
+            from hermes_agent.system.processes import tool_environment  # an idle daemon runs no program
+
             provider = program(name, settings, tool_environment(os.environ))
             return SelectedProvider(provider, f"{kind}.providers.{name} is a program")
         return None

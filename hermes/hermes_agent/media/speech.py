@@ -12,7 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from hermes_agent.contracts.speech import (
     DEFAULT_OUTPUT_FORMAT,
@@ -24,6 +24,7 @@ from hermes_agent.contracts.speech import (
     TTSProvider,
 )
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.media.speech_guard import SpeechVerdict
 from hermes_agent.system import processes
 
@@ -182,7 +183,7 @@ class TranscriptionProgram(_Program, TranscriptionProvider):
         return {"success": True, "transcript": text.strip(), "provider": self.name}
 
 
-class SpeechStream(NamedTuple):
+class SpeechStream(LazyNamedTuple):
     """The speech of a text while it is made."""
 
     format: AudioFormat
@@ -190,7 +191,7 @@ class SpeechStream(NamedTuple):
     """Raw sound; the next piece is made when it is asked for."""
 
 
-class _Speaker(NamedTuple):
+class _Speaker(LazyNamedTuple):
     """What makes the sound of one sentence."""
 
     name: str

@@ -6,14 +6,15 @@ Source: contract of 0.23 §7.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.hooks import HookResult
 
 HOOK = "pre_tts_synthesis"
 
 
-class SpeechVerdict(NamedTuple):
+class SpeechVerdict(LazyNamedTuple):
     """The text to speak, or why nothing is spoken."""
 
     text: str

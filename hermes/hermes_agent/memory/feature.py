@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.config import Config
 from hermes_agent.config.settings import Settings, section
@@ -15,6 +15,7 @@ from hermes_agent.contracts.kind import ProviderLookup
 from hermes_agent.contracts.memory import MEMORY
 from hermes_agent.contracts.tool import Effect, Registrar
 from hermes_agent.core.errors import ToolFailed, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.memory.manager import TOOLSET, ChangeListener, MemoryManager, SelectedMemory
 from hermes_agent.memory.notes import NoteChange, Notes, NoteSettings
@@ -264,7 +265,7 @@ class NoteProposals:
         return f"Noted: {change.get('content')}. Ask the agent to forget it, or edit `memories/`, to undo this."
 
 
-class MemoryDeps(NamedTuple):
+class MemoryDeps(LazyNamedTuple):
     """Services of the memory."""
 
     bridge: Bridge
@@ -279,7 +280,7 @@ class MemoryDeps(NamedTuple):
     values: Callable[[], dict[str, Any]]
 
 
-class MemoryServices(NamedTuple):
+class MemoryServices(LazyNamedTuple):
     """Services that the memory provides."""
 
     memory: MemoryManager

@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import Owner
 from hermes_agent.memory.notes import NoteChange, Notes, NoteSettings, notes_folder
 from hermes_agent.memory.provider_session import BUDGET_S, BackgroundCalls, ProviderInstances, ProviderSession
@@ -40,7 +41,7 @@ ChangeListener = Callable[[str, str, NoteChange], None]
 """Called after a change with the session id, the target, and the change."""
 
 
-class SelectedMemory(NamedTuple):
+class SelectedMemory(LazyNamedTuple):
     """The memory provider of the config."""
 
     provider: MemoryProvider | None = None
@@ -52,7 +53,7 @@ class SelectedMemory(NamedTuple):
     """Names of the other registered providers."""
 
 
-class InitialMemory(NamedTuple):
+class InitialMemory(LazyNamedTuple):
     """The memory at the start of a session."""
 
     block: str = ""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.untrusted import find_injection
 from hermes_agent.sessions.principals import folder_name
@@ -25,7 +26,7 @@ _TITLES = {"memory": "MEMORY (your own notes)", "user": "USER (what you know abo
 _MAX_BYTES = 1024 * 1024
 
 
-class NoteSettings(NamedTuple):
+class NoteSettings(LazyNamedTuple):
     """The settings under `memory`."""
 
     memory_enabled: bool = True
@@ -40,7 +41,7 @@ class NoteSettings(NamedTuple):
         return {target: longest[target] for target, is_enabled in enabled.items() if is_enabled}
 
 
-class NoteChange(NamedTuple):
+class NoteChange(LazyNamedTuple):
     """A change of one entry."""
 
     action: str

@@ -14,11 +14,12 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.core.calls import accepts, supported
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.runtime.workers import SerialExecutor
 
@@ -338,7 +339,7 @@ def _function(schema: dict[str, Any]) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else schema
 
 
-class SetupField(NamedTuple):
+class SetupField(LazyNamedTuple):
     """A setting that a provider asks for."""
 
     key: str

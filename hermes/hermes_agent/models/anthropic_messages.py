@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from hermes_agent.contracts.model_client import ModelRequest, RequestOptions
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import Content, Message, ToolCall
 from hermes_agent.core.tool_schemas import ANTHROPIC, adapt_schema
 from hermes_agent.models.errors import ErrorReply
@@ -125,7 +126,7 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": function["name"], "description": function.get("description") or "", "input_schema": schema}
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Turn:
     """A message of this protocol: consecutive messages of one role."""
 

@@ -10,12 +10,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.contracts.model_client import NO_OPTIONS, ModelAnswer, ModelClient, ModelRequest, RequestOptions
 from hermes_agent.core.errors import ModelError, UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import Message
 from hermes_agent.models.providers import ModelEndpoint
 
@@ -107,7 +108,7 @@ class EndpointHealth:
             logger.info("model probe answered: it is asked again")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ChosenModel:
     """A model with its client and its fallbacks."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from hermes_agent.contracts.model_provider import NotSignedIn
 from hermes_agent.core.errors import ContextTooLong, ModelError, ModelErrorKind, UnsupportedOption
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.models.providers import ModelEndpoint
 
 _NO_CREDIT = ("insufficient_quota", "insufficient_credits", "billing_hard_limit_reached")
@@ -38,7 +39,7 @@ _SPAN = re.compile(r"([\d.]+) ?(ms|h|m|s)", re.IGNORECASE)
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ErrorReply:
     """The error that a provider sends in place of an answer."""
 

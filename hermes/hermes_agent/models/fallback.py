@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 from urllib.parse import urlsplit
 
 from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.backoff import Backoff
 from hermes_agent.core.errors import ModelError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import Message
 from hermes_agent.models.client_pool import ChosenModel
 
@@ -92,7 +93,7 @@ LASTING_KINDS = ("auth", "no_key", "payment", "unknown_model")
 PASSING_KINDS = ("unreachable", "overloaded", "cut_off", "empty")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class RetryNotice:
     """A notice that the request is repeated, or that it waits for its model."""
 

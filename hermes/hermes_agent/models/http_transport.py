@@ -18,7 +18,6 @@ import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from hermes_agent import __version__
 from hermes_agent.contracts.model_provider import UnsignedRequest
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.models.wire_protocol import join_mapping
 from hermes_agent.system.certificates import defaults_read_later, trusted_certificates, trusted_certificates_later
 from hermes_agent.system.safe_http import safe_url_for_log
@@ -44,7 +44,7 @@ LARGE_BODY = 1024 * 1024
 USER_AGENT = f"hermes-agent/{__version__}"
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class HttpTimeouts:
     """Time limits of a request, in seconds."""
 
@@ -62,7 +62,7 @@ class TransportError(Exception):
     """A connection failed; the message says how, in words for users."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class HttpResponse:
     """An answer after its headers have arrived."""
 

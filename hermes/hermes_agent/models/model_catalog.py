@@ -18,10 +18,11 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.contracts.model_client import ModelAnswer
 from hermes_agent.contracts.model_provider import ProviderProfile, fetch_model_entries
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import Usage
 from hermes_agent.models.bundled import bundled_client_profiles
 from hermes_agent.models.price_tables import ModelPrices, PriceTables, TokenRates
@@ -31,7 +32,7 @@ from hermes_agent.system.files import write_atomic
 logger = logging.getLogger(__name__)
 
 
-class _Family(NamedTuple):
+class _Family(LazyNamedTuple):
     """Abilities of a family of models."""
 
     begins: str
@@ -70,7 +71,7 @@ class ModelsUnavailable(Exception):
     """A provider does not list its models; the message names it."""
 
 
-class ModelInfo(NamedTuple):
+class ModelInfo(LazyNamedTuple):
     """Facts about one model; None if unknown. Prices are in dollars per token."""
 
     id: str
@@ -230,7 +231,7 @@ class ModelCatalog:
         return known.fetched_at, known.models
 
 
-class _CachedList(NamedTuple):
+class _CachedList(LazyNamedTuple):
     """What a file said."""
 
     fetched_at: float

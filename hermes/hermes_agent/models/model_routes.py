@@ -13,9 +13,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import Message
 from hermes_agent.models.model_catalog import ModelCatalog
 from hermes_agent.models.selection import ModelSelection
@@ -30,7 +31,7 @@ NO_RULE = "none"
 """Stands for the rule of a session to which none applied."""
 
 
-class RouteQuestion(NamedTuple):
+class RouteQuestion(LazyNamedTuple):
     """What a rule is compared with."""
 
     task: str
@@ -47,7 +48,7 @@ class RouteQuestion(NamedTuple):
         return sum(len(message.text) for message in self.messages) // 4
 
 
-class RouteChoice(NamedTuple):
+class RouteChoice(LazyNamedTuple):
     """The rule of a session, and its model."""
 
     rule: str

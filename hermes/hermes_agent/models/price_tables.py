@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system.files import write_atomic
 
 logger = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ MOST_FOUND = 512
 _DATE = re.compile(r"-(?:latest|\d{8}|\d{4}-\d{2}-\d{2}|\d{4})$")
 
 
-class TokenRates(NamedTuple):
+class TokenRates(LazyNamedTuple):
     """Dollars per million tokens."""
 
     input: float
@@ -64,7 +65,7 @@ class TokenRates(NamedTuple):
     reasoning: float | None = None
 
 
-class ModelPrices(NamedTuple):
+class ModelPrices(LazyNamedTuple):
     """Prices of one model at one time."""
 
     base: TokenRates

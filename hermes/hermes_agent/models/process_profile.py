@@ -12,16 +12,17 @@ import os
 import shlex
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.model_client import ClientProfile, ClientServices, ModelClient, SetupHint
 from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.core.errors import ConfigError
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 
-@dataclass
+@lazy_dataclass
 class ProcessProfile(ClientProfile):
     """The profile of a plugin's program, as a provider that brings its own client."""
 

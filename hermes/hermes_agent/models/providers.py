@@ -17,13 +17,14 @@ import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_agent.contracts.model_client import ClientProfile
 from hermes_agent.contracts.model_provider import MODEL_PROVIDER, ProviderProfile, split_names
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import BUILTIN, Conflict, Registry, StoreGroup
 from hermes_agent.core.secrecy import MASK
@@ -38,7 +39,7 @@ CHAT_COMPLETIONS = "chat_completions"
 """The wire protocol of most providers."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ModelProvider:
     """One provider: its profile, with the changes of the config."""
 
@@ -162,7 +163,7 @@ LONGEST_QUOTE = 300
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ModelEndpoint:
     """A provider with its base URL and a key."""
 

@@ -10,11 +10,12 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.contracts.model_client import ModelDelta, ModelRequest
 from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE, NotSignedIn, ProviderProfile, UnsignedRequest
 from hermes_agent.core.errors import ModelError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.secrecy import name_kind
 from hermes_agent.models import errors
@@ -29,7 +30,7 @@ HOOKS = ("prepare_messages", "build_extra_body", "build_api_kwargs_extras", "get
 """Methods of a profile that are called for each request."""
 
 
-class PreparedRequest(NamedTuple):
+class PreparedRequest(LazyNamedTuple):
     """Body and additional headers of a request."""
 
     body: dict[str, Any]

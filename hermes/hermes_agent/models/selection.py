@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -21,6 +21,7 @@ from hermes_agent.config.effective import header_secrets
 from hermes_agent.config.settings import Settings, plain
 from hermes_agent.contracts.model_client import ClientProfile, ModelClient
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import API_KEY, Login, LoginStore
@@ -49,7 +50,7 @@ AUTO = "auto"
 """Value of `model.provider` that selects as if it were empty."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ModelSelection:
     """A selected model with its endpoint and the settings of its requests."""
 
@@ -213,7 +214,7 @@ def _with_login(endpoint: ModelEndpoint, login: Login) -> ModelEndpoint:
     return replace(endpoint, key_name=name, key="", login=login.label)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _RequestedModel:
     """The requested model; "" where nothing was requested."""
 
@@ -233,7 +234,7 @@ def _settings(value: Any) -> dict[str, Any]:
     return {**texts, "max_tokens": given.get("max_tokens") or None}
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class _KnownProviders:
     """Providers of the catalog, with the changes and additions of `providers` in the config."""
 

@@ -17,10 +17,10 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, RequestOptions, ToolDefinitions
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import Message, ToolCall, new_id
 from hermes_agent.core.redaction import mask_message
 from hermes_agent.core.text import shorten
@@ -165,7 +165,7 @@ def _encode_message(
     return made
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ServerEvent:
     """One server-sent event."""
 

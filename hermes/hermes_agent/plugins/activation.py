@@ -10,10 +10,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 from hermes_agent.contracts.kind import read_setting
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import nearest_name
 from hermes_agent.plugins.capabilities import TOOLS_OVERRIDE, is_granted
 from hermes_agent.plugins.discovery import Discovery, RejectedPlugin, add_every_memory_folder, discover
@@ -34,7 +35,7 @@ IN_PROCESS, HOST = "in_process", "host"
 """Values of `plugins.isolation`: in the process of the agent, or in one of the plugin."""
 
 
-class PluginProcessSettings(NamedTuple):
+class PluginProcessSettings(LazyNamedTuple):
     """The settings under `plugins.host`."""
 
     launcher: tuple[str, ...] = ()
@@ -62,7 +63,7 @@ class PluginProcessSettings(NamedTuple):
         )
 
 
-class PluginSettings(NamedTuple):
+class PluginSettings(LazyNamedTuple):
     """The settings under `plugins`."""
 
     enabled: tuple[str, ...] = ()
@@ -190,7 +191,7 @@ def make_value_check(secrets: SecretLookup) -> Callable[[str], bool]:
     return ask
 
 
-class Activation(NamedTuple):
+class Activation(LazyNamedTuple):
     """The decision for one plugin."""
 
     load: bool
@@ -270,7 +271,7 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
 
-class UnknownPluginName(NamedTuple):
+class UnknownPluginName(LazyNamedTuple):
     """A name in the settings that matches no usable plugin."""
 
     name: str
@@ -305,7 +306,7 @@ def _explain_rejected(name: str, rejected: Iterable[RejectedPlugin]) -> Rejected
     return next((r for r in rejected if not r.rival and name in (r.name, r.name.rpartition("/")[2])), None)
 
 
-class ActivationChange(NamedTuple):
+class ActivationChange(LazyNamedTuple):
     """Result of `set_activation`."""
 
     manifest: PluginManifest

@@ -11,11 +11,12 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import CommandFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import nearest_name
 from hermes_agent.cron.feature import CronJobTool, ScheduledJobs
 from hermes_agent.cron.jobs import Fault
@@ -30,7 +31,7 @@ _SLOT = re.compile(r"[A-Za-z_]\w{0,31}")
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 
-class BlueprintSlot(NamedTuple):
+class BlueprintSlot(LazyNamedTuple):
     """A value that the user fills in."""
 
     name: str
@@ -42,7 +43,7 @@ class BlueprintSlot(NamedTuple):
     optional: bool = False
 
 
-class AutomationBlueprint(NamedTuple):
+class AutomationBlueprint(LazyNamedTuple):
     """A blueprint of a scheduled job."""
 
     key: str
@@ -260,7 +261,7 @@ class BlueprintCommand:
         return f"Created job {made['job']['id']} ({blueprint.title}): {made['job']['schedule_display']}."
 
 
-class BlueprintDeps(NamedTuple):
+class BlueprintDeps(LazyNamedTuple):
     """Services of the command."""
 
     extensions: ExtensionStores

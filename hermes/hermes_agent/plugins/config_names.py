@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes_agent.config.custom_providers import with_custom_providers
 from hermes_agent.config.schema import (
@@ -33,6 +33,7 @@ from hermes_agent.config.yaml_document import ConfigFinding, FindingLevel
 from hermes_agent.contracts.context_engine import DEFAULT_ENGINE
 from hermes_agent.contracts.speech import BUILTIN_STT, BUILTIN_TTS
 from hermes_agent.contracts.terminal_env import BUILTIN_BACKENDS
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import nearest_name
 from hermes_agent.plugins.activation import enable_hint
 from hermes_agent.plugins.config_schema import (
@@ -76,7 +77,7 @@ class ConfigHost(HostServices, Protocol):
     def plugins(self) -> _Loaded: ...
 
 
-class _KnownNames(NamedTuple):
+class _KnownNames(LazyNamedTuple):
     """The known names of one kind."""
 
     has: Callable[[str], bool]

@@ -15,8 +15,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.entry_points import (
     GROUPS,
     EntryPoint,
@@ -71,14 +71,14 @@ _CATEGORIES = {"exclusive": "memory/", "model-provider": "model-providers/"}
 ReadManifest = Callable[..., PluginManifest]
 
 
-class PluginRoot(NamedTuple):
+class PluginRoot(LazyNamedTuple):
     """A directory that contains plugins or categories of plugins."""
 
     source: str
     path: Path
 
 
-class RejectedPlugin(NamedTuple):
+class RejectedPlugin(LazyNamedTuple):
     """A folder or entry point that is no usable plugin."""
 
     name: str

@@ -17,9 +17,10 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent import __version__
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.manifest import PluginManifest
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ _HEADERS = {f"[{CAPABILITY_GROUP}]": CAPABILITY_GROUP} | {f"[{group}]": group fo
 _SEPARATORS = re.compile(r"[-_.]+")
 
 
-class EntryPoint(NamedTuple):
+class EntryPoint(LazyNamedTuple):
     """An entry point of a group."""
 
     name: str
@@ -138,7 +139,7 @@ class IndexMismatch(Exception):
     """The index does not match the present files; the text names the difference."""
 
 
-class IndexedPlugin(NamedTuple):
+class IndexedPlugin(LazyNamedTuple):
     """An item that a scan found, in the order of the scan."""
 
     manifest: PluginManifest | None

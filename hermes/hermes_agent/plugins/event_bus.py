@@ -15,7 +15,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 logger = logging.getLogger(__name__)
 
@@ -33,12 +35,12 @@ class Runner(Protocol):
     def wait_plugin(self, coroutine: Coroutine[Any, Any, Any], *, deadline_s: float | None) -> Any: ...
 
 
-class _Subscription(NamedTuple):
+class _Subscription(LazyNamedTuple):
     plugin: str
     callback: Callable[..., Any]
 
 
-class _Delivery(NamedTuple):
+class _Delivery(LazyNamedTuple):
     event: str
     subscriptions: tuple[_Subscription, ...]
     payload: dict[str, Any]

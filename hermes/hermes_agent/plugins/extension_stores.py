@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import ListenerStore, Registry, StoreGroup
 from hermes_agent.plugins.event_bus import PluginEventBus, Runner
 from hermes_agent.plugins.locales import LocaleCatalog, LocaleLayer
 from hermes_agent.plugins.prompt_sections import PromptSection
 
 
-class PlatformHandler(NamedTuple):
+class PlatformHandler(LazyNamedTuple):
     """Function of a plugin that receives the native object of a platform when its adapter connects."""
 
     factory: Any

@@ -15,9 +15,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.activation import Activation, PluginSettings, decide_activation
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.pinned_files import (
@@ -42,7 +43,7 @@ class GrantFileError(Exception):
     """The grant file exists but cannot be used; the text says why."""
 
 
-class GrantEntry(NamedTuple):
+class GrantEntry(LazyNamedTuple):
     """The stored information about the plugin at one place."""
 
     key: str
@@ -138,7 +139,7 @@ PINNED_SOURCES = ("user", "project")
 State = Literal["free", "dev", "pinned", "new", "changed"]
 
 
-class GrantState(NamedTuple):
+class GrantState(LazyNamedTuple):
     """Result of the comparison of a plugin's present files with its pins."""
 
     state: State

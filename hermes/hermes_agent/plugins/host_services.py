@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from hermes_agent.adapters.questions import SlackActions
 from hermes_agent.adapters.registry import PlatformRegistry
@@ -57,6 +57,7 @@ from hermes_agent.contracts.web import (
     choose_browser,
     choose_web_search,
 )
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import BUILTIN, Conflict, RegistrationStore, Registry, StoreGroup, Stores
 from hermes_agent.hooks import HookBus
 from hermes_agent.models.model_routes import ModelRoutes
@@ -79,7 +80,7 @@ class WrongProviderType(Exception):
     """The object to register is not of the provider kind; the text is the end of the log line."""
 
 
-class ProviderKind(NamedTuple):
+class ProviderKind(LazyNamedTuple):
     """Rules of registration and selection for one kind of providers."""
 
     kind: Kind

@@ -11,14 +11,15 @@ import logging
 import math
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.agent.settings import UsageCap, UsageLimits, find_unpriced, price_refusal, read_limits, usage_caps
 from hermes_agent.config.settings import plain
 from hermes_agent.contracts.model_client import NO_OPTIONS, ModelAnswer, ModelClient, ModelRequest, RequestOptions
 from hermes_agent.core.errors import ModelError, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.redaction import mask_arguments, redactor
 from hermes_agent.hooks import HookBus
@@ -43,7 +44,7 @@ MAIN_MODEL = ("", "auto")
 """Values of `auxiliary.<task>.provider` that mean the provider of the conversation."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ModelRoute:
     """The model selection that answers a call, with its request settings."""
 
@@ -142,7 +143,7 @@ def find_task_route(ground: ModelServices, task: Mapping[str, Any], name: str = 
     return ModelRoute(routed or task_selection(ground, task), timeout_s, extra, make_options(values), chain)
 
 
-class ModelCaller(NamedTuple):
+class ModelCaller(LazyNamedTuple):
     """The origin of a model request, for the record."""
 
     cause: str

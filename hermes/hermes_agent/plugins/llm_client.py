@@ -10,12 +10,13 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from dataclasses import replace
+from typing import Any, cast
 
 from hermes_agent.config.settings import plain
 from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest
 from hermes_agent.contracts.model_provider import BUILTIN_TASKS, TASK_DEFAULTS
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.log_context import log_context
 from hermes_agent.core.messages import Message
 from hermes_agent.credentials.logins import LoginStore
@@ -58,7 +59,7 @@ TASK_REFUSAL = (
 UsageListener = Callable[[int, int, float | None], None]
 
 
-class _CallOptions(NamedTuple):
+class _CallOptions(LazyNamedTuple):
     """Options that every call accepts."""
 
     temperature: float | None
@@ -67,7 +68,7 @@ class _CallOptions(NamedTuple):
     purpose: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _Call:
     """A permitted call, ready to be sent."""
 
@@ -381,7 +382,7 @@ FROM_ENVIRONMENT = ("provider", "model", "base_url", "api_key")
 """Settings that `AUXILIARY_<KEY>_<SETTING>` overrides."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class AuxiliaryCall:
     """A call of `call_llm`; the task's settings replace what is None or empty."""
 

@@ -10,12 +10,13 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.config import load, stamp
 from hermes_agent.core.errors import ConfigError
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.messages import Message
 from hermes_agent.credentials.logins import LoginStore
 from hermes_agent.models.providers import list_key_profiles
@@ -23,7 +24,7 @@ from hermes_agent.models.providers import list_key_profiles
 logger = logging.getLogger(__name__)
 
 
-@dataclass
+@lazy_dataclass
 class PluginLlmTextInput:
     """A text block of `complete_structured`."""
 
@@ -31,7 +32,7 @@ class PluginLlmTextInput:
     type: str = "text"
 
 
-@dataclass
+@lazy_dataclass
 class PluginLlmImageInput:
     """An image block of `complete_structured`: its bytes or its URL."""
 
@@ -42,7 +43,7 @@ class PluginLlmImageInput:
     type: str = "image"
 
 
-@dataclass
+@lazy_dataclass
 class PluginLlmUsage:
     """Tokens of one call; zero where the provider reports none."""
 
@@ -55,7 +56,7 @@ class PluginLlmUsage:
     """US dollars; 0 for a free provider, the figure that the provider reports, or None if it is unknown."""
 
 
-@dataclass
+@lazy_dataclass
 class PluginLlmCompleteResult:
     """An answer of the model."""
 
@@ -68,7 +69,7 @@ class PluginLlmCompleteResult:
     """`plugin_id`, `purpose`, `profile`; also `schema_name` if one was given."""
 
 
-@dataclass
+@lazy_dataclass
 class PluginLlmStructuredResult(PluginLlmCompleteResult):
     """An answer that may be JSON."""
 
@@ -113,7 +114,7 @@ def has_images(messages: Iterable[Message]) -> bool:
     return any(part.get("type") in _IMAGES for m in messages if isinstance(m.content, list) for part in m.content)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class StructuredForm:
     """A structured call: its input and the requested format of the answer."""
 
@@ -231,7 +232,7 @@ class PluginLlmTrustError(PermissionError):
     """A plugin requested a choice for which the operator gave no permission."""
 
 
-class Overrides(NamedTuple):
+class Overrides(LazyNamedTuple):
     """Choices of a call that differ from the operator's; empty fields request nothing."""
 
     provider: str

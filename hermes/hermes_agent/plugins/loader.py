@@ -3,8 +3,7 @@
 A load is a transaction: if it fails, all its registrations and imports are undone.
 
 From a pinned directory no bytecode is read or written. A pin covers sources, and Python trusts bytecode by its time
-stamp alone, so a planted `.pyc` would run instead of a pinned source. A path hook sees every import from these
-directories, also from a plugin that puts its own directory on `sys.path`.
+stamp alone: a planted `.pyc` would run. A path hook sees every import from these directories.
 
 A reload imports a directory plugin under a new module name while the old version runs. After the new version has
 registered, it replaces the old one in every store in one step; running calls finish with the old code. If the new
@@ -34,9 +33,10 @@ from importlib.machinery import (
 )
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hermes_agent.core.errors import PluginError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.log_context import attribute_loggers
 from hermes_agent.core.registry import Owner, StagedStores, registration_context
 from hermes_agent.plugins.activation import Activation, find_plugin
@@ -396,7 +396,7 @@ def _is_below(path: str) -> bool:
 Outcome = Literal["reloaded", "loaded", "stopped", "not loaded", "unchanged", "failed", "restart needed"]
 
 
-class ReloadResult(NamedTuple):
+class ReloadResult(LazyNamedTuple):
     """The result of reloading one plugin."""
 
     key: str
@@ -414,7 +414,7 @@ class ReloadResult(NamedTuple):
         return f"{self.key}: {self.outcome}" + (f": {self.reason}" if self.reason else "")
 
 
-class ReloadSteps(NamedTuple):
+class ReloadSteps(LazyNamedTuple):
     """The operations that a reload uses."""
 
     decide: Callable[[PluginManifest], Activation]

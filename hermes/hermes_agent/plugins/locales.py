@@ -11,9 +11,10 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.config.yaml_reader import read_file
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import ListenerStore
 
 logger = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})*")
 _FILE = re.compile(r"(?P<lang>[A-Za-z0-9_-]+)(?:\.(?P<surface>tui|desktop))?\.ya?ml")
 
 
-class LocaleLayer(NamedTuple):
+class LocaleLayer(LazyNamedTuple):
     """The texts of one plugin for one language and surface."""
 
     owner: str

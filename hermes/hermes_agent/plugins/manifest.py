@@ -9,8 +9,9 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.core.secrecy import looks_like_secret_name
 
@@ -58,7 +59,7 @@ class InvalidManifest(Exception):
     """A manifest that cannot be used; the text begins with the line if it is known."""
 
 
-class PluginManifest(NamedTuple):
+class PluginManifest(LazyNamedTuple):
     """A plugin as its manifest or its entry point describes it; attribute names are upstream's."""
 
     name: str

@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.contracts.memory import MemoryProvider
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.activation import PluginSettings
 from hermes_agent.plugins.context_registrations import PluginRegistrations
 from hermes_agent.plugins.manifest import PluginManifest
@@ -67,7 +68,7 @@ class MemoryOnly(MemoryCollector):
         return None
 
 
-class TwoContexts(NamedTuple):
+class TwoContexts(LazyNamedTuple):
     """The contexts of a plugin that registers for each of upstream's two loaders what that one takes."""
 
     general: PluginRegistrations

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 MAX_FILES = 20_000
 SKIPPED = frozenset({"__pycache__", ".git"})
@@ -19,7 +20,7 @@ MANIFESTS = ("plugin.yaml", "plugin.yml", "plugin.json", "mcp.json")
 EXAMPLE = ".example"
 
 
-class PinnedFile(NamedTuple):
+class PinnedFile(LazyNamedTuple):
     """State of a file when it was hashed."""
 
     sha256: str
@@ -33,7 +34,7 @@ class PinnedFile(NamedTuple):
         return (self.size, self.mtime_ns, self.ctime_ns, self.inode) == _stamp(info)
 
 
-class PinChanges(NamedTuple):
+class PinChanges(LazyNamedTuple):
     """Differences between a plugin's files and its pin: relative paths, sorted."""
 
     added: tuple[str, ...] = ()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.contracts.kind import Kind
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.plugins.activation import Status
 from hermes_agent.plugins.manifest import PluginManifest
 
@@ -24,7 +25,7 @@ DESCRIPTIVE = frozenset({"version", "description", "author", "license", "homepag
 _FIXED = "what names a plugin, or decides whether it runs, is read from its manifest alone"
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class RegistrationProblem:
     """A refused registration of a plugin, which runs without it."""
 
@@ -42,7 +43,7 @@ class RegistrationProblem:
         return f"{self.text} ({self.remedy})" if self.remedy else self.text
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class LoadedPlugin:
     """A plugin that was found, loaded or not."""
 

@@ -14,9 +14,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.config.home import PLUGINS_STATE
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.system.files import PRIVATE, write_atomic
 
@@ -40,7 +41,7 @@ OWN_PROCESS = "in a process of its own"
 """Text for an isolated plugin."""
 
 
-class PluginReport(NamedTuple):
+class PluginReport(LazyNamedTuple):
     """What is known of one plugin: whether it runs and why not, and what it registered.
 
     Of a plugin that is not loaded in this process, registrations, problems and notes are those of its last load.

@@ -12,8 +12,10 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 SERVERS_FILE = "mcp.json"
 SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"
@@ -35,7 +37,7 @@ class InvalidPackage(Exception):
     """A package, a skill or a server that cannot be used; the text says why."""
 
 
-class PackageManifest(NamedTuple):
+class PackageManifest(LazyNamedTuple):
     """The content of a `plugin.json`."""
 
     name: str
@@ -48,7 +50,7 @@ class PackageManifest(NamedTuple):
     """What was ignored."""
 
 
-class PackageSkill(NamedTuple):
+class PackageSkill(LazyNamedTuple):
     """A skill of a package."""
 
     name: str
@@ -56,14 +58,14 @@ class PackageSkill(NamedTuple):
     description: str
 
 
-class PackageServer(NamedTuple):
+class PackageServer(LazyNamedTuple):
     """An MCP server of a package, with the block that `mcp_servers` of the config would have."""
 
     name: str
     block: Mapping[str, Any]
 
 
-class PackageContent(NamedTuple):
+class PackageContent(LazyNamedTuple):
     """The usable parts of a package, and why others are left out."""
 
     skills: tuple[PackageSkill, ...]

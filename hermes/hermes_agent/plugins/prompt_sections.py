@@ -9,7 +9,9 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +26,7 @@ _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 Content = str | Callable[[Mapping[str, Any]], Any]
 
 
-class PromptSection(NamedTuple):
+class PromptSection(LazyNamedTuple):
     """A registered section of the system prompt."""
 
     id: str

@@ -14,7 +14,6 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -30,6 +29,7 @@ from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.contracts.tool import SKILL, TOOL
 from hermes_agent.core.calls import required_arguments, takes_positional
 from hermes_agent.core.errors import EXIT_USAGE, UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.registry import BUILTIN, Conflict, Owner, describe_owner
 from hermes_agent.core.text import SUBCOMMANDS, as_names
 from hermes_agent.plugins.activation import PluginSettings
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class Registration:
     """A plugin with everything that its registrations need; every entry belongs to that plugin."""
 

@@ -11,7 +11,9 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +23,7 @@ REMOVED_TEXT = "removed from the Hermes plugin catalog: "
 """Begin of the reason, in the words of the contract."""
 
 
-class RemovedPlugin(NamedTuple):
+class RemovedPlugin(LazyNamedTuple):
     """A plugin that the catalogue removed."""
 
     name: str

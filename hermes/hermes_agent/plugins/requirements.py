@@ -10,10 +10,10 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent import __version__
 from hermes_agent.config.home import make_plugin_folders
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.manifest import PluginManifest
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ _COMPARE: Mapping[str, Callable[[Version, Version], bool]] = {
 _PROJECT = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)")
 
 
-class VersionClause(NamedTuple):
+class VersionClause(LazyNamedTuple):
     """One comparison of `requires_hermes`."""
 
     operator: str

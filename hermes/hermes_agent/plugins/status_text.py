@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from hermes_agent.adapters.registry import PLATFORM, PlatformState
 from hermes_agent.commands import normalise_name
@@ -16,6 +16,7 @@ from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import CommandFailed, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import nearest_name
 from hermes_agent.plugins.activation import UnknownPluginName
 from hermes_agent.plugins.discovery import RejectedPlugin
@@ -245,7 +246,7 @@ class PluginReports(Protocol):
         ...
 
 
-class PluginsCommandDeps(NamedTuple):
+class PluginsCommandDeps(LazyNamedTuple):
     """Services of `/plugins`."""
 
     plugins: PluginReports

@@ -18,13 +18,14 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.builtin_tools.delegate_task import DelegatedTask, SubagentReport
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import new_id
 from hermes_agent.plugins.capabilities import LLM_MODEL_OVERRIDE, has_capability
 from hermes_agent.plugins.host_services import HostServices
@@ -64,7 +65,7 @@ class SubagentState(StrEnum):
         return self in (self.SUCCEEDED, self.FAILED, self.INTERRUPTED, self.CANCELLED)
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class SubagentLaunchRequest:
     """What a subagent is to do."""
 
@@ -83,7 +84,7 @@ class SubagentLaunchRequest:
     timeout_seconds: Any = None
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class SubagentHandle:
     """The name of a subagent, as JSON values."""
 
@@ -116,7 +117,7 @@ class SubagentHandle:
             raise SubagentLifecycleError(f"this is no handle of a subagent: {exc}") from None
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class SubagentStatus:
     """The state of a subagent at a time."""
 
@@ -125,7 +126,7 @@ class SubagentStatus:
     updated_at: float
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class SubagentTerminalState:
     """The outcome of a wait."""
 
@@ -134,7 +135,7 @@ class SubagentTerminalState:
     timed_out: bool = False
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class SubagentCancelResult:
     """The outcome of a cancellation."""
 
@@ -144,7 +145,7 @@ class SubagentCancelResult:
     reason: str = ""
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class SubagentReconnectResult:
     """Whether this process knows a subagent."""
 
@@ -153,7 +154,7 @@ class SubagentReconnectResult:
     state: SubagentState
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class SubagentResult:
     """What a subagent did."""
 

@@ -13,10 +13,11 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.plugins.plugin_record import LoadedPlugin
 
@@ -26,7 +27,7 @@ ERROR_CHARS = 300
 """Longest stored text of an error, in characters."""
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class PluginUsage:
     """The sums of one plugin since the start of the process."""
 
@@ -222,7 +223,7 @@ logger = logging.getLogger(__name__)
 FaultListener = Callable[[str, str], None]
 
 
-class StalledCall(NamedTuple):
+class StalledCall(LazyNamedTuple):
     """A call of a plugin that does not return."""
 
     plugin: str

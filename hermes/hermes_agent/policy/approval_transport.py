@@ -17,11 +17,12 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from queue import Empty, SimpleQueue
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.redaction import redactor
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 TransportFailure = Literal["timeout", "error", "invalid", "stale", "busy", "interrupted", "unavailable"]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ApprovalDecision:
     """The answer of a transport to one request."""
 
@@ -47,7 +48,7 @@ class ApprovalDecision:
     choice: str
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class TransportRequest:
     """An approval request as a transport gets it; texts are redacted."""
 
@@ -98,14 +99,14 @@ class TransportRequest:
         return ApprovalDecision(self.request_id, self.digest, choice)
 
 
-class ApprovalTransportResult(NamedTuple):
+class ApprovalTransportResult(LazyNamedTuple):
     """What a transport decided; a failure is always the choice `deny`."""
 
     choice: str
     failure: TransportFailure | None = None
 
 
-class RegisteredApprovalTransport(NamedTuple):
+class RegisteredApprovalTransport(LazyNamedTuple):
     """A transport of a plugin."""
 
     name: str

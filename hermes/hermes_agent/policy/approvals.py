@@ -15,11 +15,12 @@ import re
 import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeVar, cast, get_args, runtime_checkable
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import HermesError, UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy.approval_transport import SelectedTransport, TransportRequest, failure_text
@@ -33,7 +34,7 @@ Choice = Literal["once", "session", "always", "deny"]
 """`session` covers the same rule until the conversation ends; `always` covers it permanently where that is offered."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Refusal:
     """A negative decision; `reason` is for the model."""
 

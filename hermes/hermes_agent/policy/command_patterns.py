@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import ListenerStore, StoreGroup
 
 PatternList = Literal["dangerous", "hardline"]
 """`dangerous` commands need an approval; `hardline` commands never run."""
 
 
-class CommandPattern(NamedTuple):
+class CommandPattern(LazyNamedTuple):
     """A pattern that a plugin added."""
 
     list: PatternList
@@ -56,7 +57,7 @@ class CommandPattern(NamedTuple):
         return any(self.regex.search(text) or self.regex.search(text.lower()) for text in texts)
 
 
-class HiddenPattern(NamedTuple):
+class HiddenPattern(LazyNamedTuple):
     """A pattern that a plugin removed from a list: plugins no longer see it, and it stays in force."""
 
     given: tuple[Any, str]

@@ -14,11 +14,12 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from hermes_agent.config.settings import Settings
 from hermes_agent.core.errors import ConfigError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system.safe_http import is_allowed_address
 
 logger = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ def is_address(host: str) -> bool:
     return ":" in host or host.rpartition(".")[2].isdecimal()
 
 
-class HostEntry(NamedTuple):
+class HostEntry(LazyNamedTuple):
     """One entry of a list of hosts."""
 
     name: str
@@ -197,7 +198,7 @@ def _ports(port: str, text: str) -> frozenset[int] | None:
     return frozenset({int(port)})
 
 
-class HostVerdict(NamedTuple):
+class HostVerdict(LazyNamedTuple):
     """The verdict of the lists on a destination."""
 
     verdict: Literal["listed", "denied", "unlisted"]
@@ -205,7 +206,7 @@ class HostVerdict(NamedTuple):
     """The config key and the entry that deny it."""
 
 
-class HostTable(NamedTuple):
+class HostTable(LazyNamedTuple):
     """The lists of the operator."""
 
     hosts: tuple[HostEntry, ...] = ()

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
+
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 
 if TYPE_CHECKING:
     from hermes_agent.policy.command_patterns import CommandPatterns
@@ -21,7 +23,7 @@ DEFAULT_HOME = "~/.hermes"
 """Spelling of the agent's home in the rules of `policy.shell`."""
 
 
-class CommandReview(NamedTuple):
+class CommandReview(LazyNamedTuple):
     """The decision about one command."""
 
     verdict: Literal["refuse", "ask", "allow"]
@@ -41,7 +43,7 @@ class CommandReview(NamedTuple):
     """For `ask`: whether an answer may cover other commands that are dangerous for the same reasons."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class CommandPolicy:
     """The operator's lists, and the patterns of plugins."""
 

@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
 from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import new_id
 from hermes_agent.policy.approvals import Choice, Refusal
 
@@ -27,7 +28,7 @@ FRESH_S = 2.0
 """Seconds after which an answer without an id can no longer mean the previous question."""
 
 
-@dataclass(eq=False)
+@lazy_dataclass(eq=False)
 class PendingQuestion(Generic[T]):
     """A question that waits for its answer."""
 

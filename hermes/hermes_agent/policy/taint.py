@@ -12,13 +12,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from stat import S_ISDIR
 
 from hermes_agent.contracts.tool import ApprovalRequest, Does, Effect
 from hermes_agent.core.caches import LruDict
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.text import shorten
 from hermes_agent.core.untrusted import TAG, mark_untrusted, split_marked
 from hermes_agent.policy.taint_rules import (
@@ -56,7 +57,7 @@ MOST_SHOWN = 8
 """Most values that an approval request shows."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class TaintSettings:
     """The block `security.foreign_text` of the config."""
 
@@ -69,7 +70,7 @@ class TaintSettings:
     """The effect by tool, in place of the declared one."""
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Conversation:
     """The tracked text of one conversation."""
 

@@ -13,12 +13,13 @@ import functools
 import ipaddress
 import re
 import socket
-import unicodedata
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
@@ -124,7 +125,7 @@ _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443, "ftp": 21, "ssh": 22, 
 _WEB = ("", "http", "https")
 
 
-class Address(NamedTuple):
+class Address(LazyNamedTuple):
     """The parts of an address."""
 
     scheme: str
@@ -180,6 +181,8 @@ def _visible(text: str) -> str:
     """Return a text in compatibility form without invisible characters."""
     if text.isascii():
         return text
+    import unicodedata  # few texts need it
+
     return "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf").replace("。", ".")
 
 

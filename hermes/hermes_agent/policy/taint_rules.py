@@ -20,14 +20,15 @@ import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.contracts.tool import Effect
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.policy.taint_addresses import Address, find_addresses, parent_hosts, parse_address, word_set
 from hermes_agent.policy.taint_words import UserChoices, WordIndex, is_number, normalize, split_values, split_words
 
 
-class CheckedCall(NamedTuple):
+class CheckedCall(LazyNamedTuple):
     """A tool call with what its check needs."""
 
     name: str
@@ -108,7 +109,7 @@ _CHAT = re.compile(
 )
 
 
-class TaintFinding(NamedTuple):
+class TaintFinding(LazyNamedTuple):
     """A tainted value of a call."""
 
     parameter: str
@@ -117,7 +118,7 @@ class TaintFinding(NamedTuple):
     """Number of the untrusted text that has the value; -1 when none has it word by word."""
 
 
-class TaintSources(NamedTuple):
+class TaintSources(LazyNamedTuple):
     """The indexes of the user's text and of untrusted text, for one conversation."""
 
     user: WordIndex

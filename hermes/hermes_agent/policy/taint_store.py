@@ -11,12 +11,11 @@ import os
 import re
 import threading
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
-from typing import NamedTuple
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.redaction import redactor
 from hermes_agent.policy.taint_addresses import word_set
 from hermes_agent.policy.taint_words import MOST_RUN, WordIndex, split_values, split_words
@@ -62,7 +61,7 @@ SCHEMA = Schema(
 )
 
 
-class TrackedText(NamedTuple):
+class TrackedText(LazyNamedTuple):
     """A text and its source; the source of the user's text is empty."""
 
     source: str
@@ -109,13 +108,13 @@ class TaintStore:
         """Store a tainted item, and delete the oldest of more than `MOST_ITEMS` (without text: `most_files`)."""
         sql = "INSERT OR REPLACE INTO foreign_things (name, source, text, at) VALUES (?, ?, ?, ?)"
         packed = _packed(text.text)
-        same, most = ("=", self._most_files) if packed == _EMPTY else ("!=", MOST_ITEMS)
+        same, most = ("=", self._most_files) if packed == (empty := _packed("")) else ("!=", MOST_ITEMS)
         with self._lock, self._open().write() as db:
             db.execute(sql, (name, text.source, packed, time.time()))
             db.execute(
                 f"DELETE FROM foreign_things WHERE name IN (SELECT name FROM foreign_things WHERE text {same} ?"
                 " ORDER BY at DESC LIMIT -1 OFFSET ?)",
-                (_EMPTY, most),
+                (empty, most),
             )
 
     def save_answer(self, text: str, session_ids: Iterable[str]) -> None:
@@ -154,13 +153,14 @@ def _digest(text: str) -> bytes:
 
 
 def _packed(text: str) -> bytes:
+    import zlib  # an idle daemon reads no texts
+
     return zlib.compress(redactor(text[:MOST_CHARS]).encode("utf-8", "replace"), 1)
 
 
-_EMPTY = zlib.compress(b"", 1)
-
-
 def _unpacked(blob: bytes) -> str:
+    import zlib  # as above
+
     return zlib.decompress(blob).decode()
 
 

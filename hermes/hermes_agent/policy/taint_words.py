@@ -19,12 +19,12 @@ import base64
 import contextlib
 import json
 import re
-import unicodedata
 import urllib.parse
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.policy.taint_addresses import (
     Address,
     address_forms,
@@ -49,6 +49,8 @@ _CODED = re.compile(r"(?:[A-Za-z0-9+/_-]{16,}+\s?+)++={0,2}")
 def normalize(text: str) -> str:
     """Return a text without differences of width and case, invisible characters and insignificant zeros."""
     if not text.isascii():
+        import unicodedata  # few texts need it
+
         text = "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
     text = _DECIMAL.sub(lambda m: m[1] if m[2] == "0" else f"{m[1]}.{m[2]}", text.casefold())
     return _ORDINAL.sub(r"\1", text)
@@ -236,7 +238,7 @@ _PLACE = re.compile(r"\{[^{}]*\}")
 Run = tuple[str, ...]
 
 
-class _Record(NamedTuple):
+class _Record(LazyNamedTuple):
     names: list[Run]
     values: frozenset[Run]
     identifiers: frozenset[Run]

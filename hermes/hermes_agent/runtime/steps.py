@@ -17,8 +17,9 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.runtime.workers import Worker, WorkerPool, run_in_worker, this_thread
 
 logger = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ OVERRUN: Final = object()
 """Sent into the generator in place of a result if a step missed its deadline."""
 
 
-class DeadlineStep(NamedTuple):
+class DeadlineStep(LazyNamedTuple):
     """A call that may hang."""
 
     call: Callable[[], Any]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.server.authentication import RequestGuard
 from hermes_agent.server.conversations import (
     AgentProtocol,
@@ -125,7 +126,7 @@ RouteHandler = Callable[["Scope", "Receive"], Awaitable[HttpReply]]
 """Returns the whole answer of a request."""
 
 
-class HttpRoute(NamedTuple):
+class HttpRoute(LazyNamedTuple):
     """A route. A path that ends with `/` takes all names after it; the name is in `scope["name"]`."""
 
     path: str

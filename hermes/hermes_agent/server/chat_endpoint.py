@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.command_router import CommandCall, RunSkill
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.log_context import log_context
 from hermes_agent.policy import NoApprover
 from hermes_agent.server.answer_stream import AnswerStream, TurnRun
@@ -63,7 +64,7 @@ CLOSE_REASON = "session_boundary"
 """A reason of `on_session_finalize` (plugin contract §3.5)."""
 
 
-class EndpointFormat(NamedTuple):
+class EndpointFormat(LazyNamedTuple):
     """Reader and writer of one API."""
 
     read: Callable[[bytes, Collection[str]], ChatRequest]

@@ -10,10 +10,11 @@ import json
 import re
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import Content, FinishReason, Message, ToolCall, TurnFinished, new_id, text_content
 from hermes_agent.models.openai_format import write_usage
 from hermes_agent.models.openai_types import (
@@ -175,7 +176,7 @@ def _words(names: tuple[str, ...]) -> str:
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ChatRequest:
     """A checked request."""
 

@@ -282,11 +282,30 @@ def make_server(
     return server, finish, lambda timeout_s: first.stop_accepting(server.servers, timeout_s)
 
 
+ANNOTATIONS = """
+ASGIApplication ASGI2Application ASGI3Application ASGIReceiveCallable ASGIReceiveEvent ASGISendCallable ASGISendEvent
+Environ ExcInfo HTTPRequestEvent HTTPResponseBodyEvent HTTPResponseStartEvent HTTPScope Scope StartResponse WSGIApp
+WWWScope
+"""
+"""What uvicorn takes for annotations: 29 dictionaries with types, of which each field is compiled."""
+
+
 def _skip_unused() -> None:
     """Leave out what uvicorn imports for its command line and its log: 2 MiB of a daemon without them."""
     homes = {"Config": "uvicorn.config", "Server": "uvicorn.server"}  # what its own parts take from the package
     defer("uvicorn", {name: partial(_name_in, home, name) for name, home in homes.items()})  # click, multiprocessing
     defer("logging.config")  # pickle, socketserver
+    defer("uvicorn._types", dict.fromkeys(ANNOTATIONS.split(), lambda: object))
+    defer("configparser", lent={("uvicorn.config", "RawConfigParser"): object})  # for an annotation
+    defer(
+        "email.utils", lent={("uvicorn.server", "formatdate"): _format_date}
+    )  # for a date that the daemon writes itself
+
+
+def _format_date(*given: Any, **named: Any) -> str:
+    from email.utils import formatdate  # as above
+
+    return formatdate(*given, **named)
 
 
 def _name_in(module: str, name: str) -> object:

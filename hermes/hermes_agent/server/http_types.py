@@ -20,11 +20,11 @@ import logging
 import math
 import sqlite3
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions
 from hermes_agent.core.errors import EXIT_USAGE, AccessDenied, ModelError, RetryLater, UnsupportedOption, UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.models.request_options import refused_option
 
@@ -40,7 +40,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 _JSON: Headers = ((b"content-type", b"application/json"),)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class HttpReply:
     """A complete reply, which is an ASGI application."""
 

@@ -14,11 +14,12 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qs
 
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.redaction import redactor
 from hermes_agent.server.app import HttpRoute, make_application
 from hermes_agent.server.authentication import BEARS_KEY, OTHER_ORIGIN, PROPOSALS
@@ -58,7 +59,7 @@ InWorker = Callable[..., Awaitable[str | None]]
 """Runs a function with its arguments in a worker."""
 
 
-class PageSession(NamedTuple):
+class PageSession(LazyNamedTuple):
     """A browser that signed in."""
 
     token: str

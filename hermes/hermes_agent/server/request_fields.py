@@ -15,9 +15,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.server.http_types import HttpError
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -184,14 +185,14 @@ def _function(item: Any, at: str) -> dict[str, Any]:
 # -- the tables --------------------------------------------------------------------------------------------------------
 
 
-class OptionField(NamedTuple):
+class OptionField(LazyNamedTuple):
     """A field that is passed on. `name`: its name in chat completions."""
 
     name: str
     read: Reader
 
 
-class Fields(NamedTuple):
+class Fields(LazyNamedTuple):
     """Fields of one API."""
 
     read: frozenset[str]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from hermes_agent.config.settings import Settings, section
 from hermes_agent.core.errors import ConfigError
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?)(?::(?P<port>\d{1,5}))?")
@@ -23,7 +23,7 @@ class ServerSecrets(Protocol):
         """Return the value of a secret, or None."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class HttpSettings:
     """Checked settings of the server."""
 

@@ -15,11 +15,11 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from hermes_agent.config.settings import Settings
 from hermes_agent.core.errors import ConfigError, ModelError, RetryLater, UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.log_context import log_context
 from hermes_agent.core.messages import fold
 from hermes_agent.core.redaction import redactor
@@ -117,7 +117,7 @@ _FIELD = re.compile(r"\{([A-Za-z0-9_.-]+)\}")
 _DEFAULT = "The webhook {webhook} was called{event_in_words}:\n\n{body}"
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class WebhookRoute:
     """A webhook address: `webhooks.<name>` of the config."""
 

@@ -12,12 +12,13 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 from hermes_agent.core.errors import LockHeld, UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.system.files import write_atomic
 from hermes_agent.system.locks import FileLock, LockTimeout
 
@@ -30,7 +31,7 @@ LONGEST_ANSWER = 4 * 2**20
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SystemdUnit:
     """A systemd unit, and the manager that it belongs to."""
 
@@ -38,7 +39,7 @@ class SystemdUnit:
     scope: Scope
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DaemonState:
     """One start of the daemon."""
 

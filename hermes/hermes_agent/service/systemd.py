@@ -20,10 +20,10 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.redaction import redactor
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ RESTARTED_FOR = "HERMES_RESTARTED_FOR"
 """Variable with the target that the next process notifies of the restart."""
 
 
-@dataclass
+@lazy_dataclass
 class _Kept:
     """Listening sockets for the next process."""
 

@@ -10,11 +10,12 @@ import re
 import sqlite3
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import field
+from typing import Any
 
 from hermes_agent.adapters.events import SESSION_VARIABLES
 from hermes_agent.core.errors import AccessDenied
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.messages import Message, ToolCall, Usage, new_session_id
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.text import shorten
@@ -80,7 +81,7 @@ LATER_STEPS = (_EXTRAS_COLUMN, _PRINCIPAL_COLUMNS, _CHAT_COLUMNS, CHILD_COLUMNS,
 """The steps after the first; see `store.Schema`."""
 
 
-class BoundChat(NamedTuple):
+class BoundChat(LazyNamedTuple):
     """Where the message comes from that is processed."""
 
     session_key: str
@@ -96,7 +97,7 @@ def bound_chat() -> BoundChat | None:
     return found if found.session_key else None
 
 
-class NewSession(NamedTuple):
+class NewSession(LazyNamedTuple):
     """The row of a new session."""
 
     source: str
@@ -133,7 +134,7 @@ class NewSession(NamedTuple):
             raise session_denied(session_id, self.principal)
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class SessionCommit:
     """What one commit adds to a session."""
 

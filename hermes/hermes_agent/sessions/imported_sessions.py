@@ -11,9 +11,10 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self
+from dataclasses import field
+from typing import Any, Literal, Self
 
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.core.redaction import redactor
 from hermes_agent.sessions.commits import (
@@ -27,7 +28,7 @@ from hermes_agent.sessions.principals import LOCAL
 from hermes_agent.store import Database
 
 
-class DatedMessage(NamedTuple):
+class DatedMessage(LazyNamedTuple):
     """A message with its time, in seconds since the epoch."""
 
     message: Message
@@ -46,7 +47,7 @@ class DatedMessage(NamedTuple):
         return cls(Message(role, content, tuple(ToolCall(*call) for call in calls), call_id, tool), timestamp)
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class ImportedSession:
     """A whole session. Times are seconds since the epoch."""
 
@@ -178,7 +179,7 @@ def _add_session(db: sqlite3.Connection, session: ImportedSession) -> None:
         add_compaction(db, session.id, [row_from_message(plain_message(sent)) for sent, _ in session.history], (0, 0))
 
 
-class Removal(NamedTuple):
+class Removal(LazyNamedTuple):
     """A session to remove: the digest that it must still have, and the number of messages that stay."""
 
     session_id: str

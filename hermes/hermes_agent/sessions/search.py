@@ -11,8 +11,9 @@ import functools
 import re
 import sqlite3
 from collections.abc import Collection, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.store import Database, Schema
 
 _DENSE = "\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d\u0e00-\u0eff"
@@ -62,7 +63,7 @@ _WORD = re.compile(r"\w+")
 _MOST_TERMS = 24
 
 
-class SearchHit(NamedTuple):
+class SearchHit(LazyNamedTuple):
     """A message that was found."""
 
     id: int

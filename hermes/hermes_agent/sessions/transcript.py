@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.core.redaction import redactor
 from hermes_agent.sessions import commits, turn_journal
@@ -94,7 +94,7 @@ SCHEMA = Schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SessionInfo:
     """One row of `hermes sessions list`. Times are seconds since the epoch."""
 
@@ -110,7 +110,7 @@ class SessionInfo:
     """See `sessions.principals`."""
 
 
-class StoredSession(NamedTuple):
+class StoredSession(LazyNamedTuple):
     """What a conversation needs to continue a stored session."""
 
     principal: str
@@ -124,7 +124,7 @@ class StoredSession(NamedTuple):
     """The rule that chose its model (`models.model_routes`), or ""."""
 
 
-class _CachedHistory(NamedTuple):
+class _CachedHistory(LazyNamedTuple):
     """The history of a session as it was read last."""
 
     compaction: int

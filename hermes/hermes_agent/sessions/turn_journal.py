@@ -15,10 +15,11 @@ import os
 import sqlite3
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import field
+from typing import Any
 
 from hermes_agent.adapters.adapter_state import get_process_start_time
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.store import Database, Schema
 
 JOURNAL = Schema(
@@ -75,7 +76,7 @@ JOURNAL = Schema(
 )
 
 
-class CallRecord(NamedTuple):
+class CallRecord(LazyNamedTuple):
     """A tool call. `place` counts the tool calls of the turn from 0."""
 
     place: int
@@ -86,7 +87,7 @@ class CallRecord(NamedTuple):
     """Its result, while its message waits for calls that run in parallel."""
 
 
-class RequestRecord(NamedTuple):
+class RequestRecord(LazyNamedTuple):
     """A model request, before it is sent."""
 
     number: int
@@ -99,7 +100,7 @@ class RequestRecord(NamedTuple):
     """The definitions of those tools, unless they are known to be stored."""
 
 
-class SentRecord(NamedTuple):
+class SentRecord(LazyNamedTuple):
     """How a request was sent."""
 
     number: int
@@ -114,7 +115,7 @@ class SentRecord(NamedTuple):
     """The compaction that the request was based on, or 0. Only read."""
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class TurnRecord:
     """What one commit writes about a turn."""
 
@@ -167,7 +168,7 @@ class TurnRecord:
             db.execute("UPDATE turns SET state = ?, ended_at = ? WHERE id = ?", (self.end, now, self.turn_id))
 
 
-class UnfinishedTurn(NamedTuple):
+class UnfinishedTurn(LazyNamedTuple):
     """A turn without an end: it runs, or its process is gone."""
 
     turn_id: str
@@ -182,7 +183,7 @@ class UnfinishedTurn(NamedTuple):
     state: str = "running"
 
 
-class StoredTurn(NamedTuple):
+class StoredTurn(LazyNamedTuple):
     """A turn as it is stored."""
 
     id: str
@@ -317,7 +318,7 @@ DELEGATIONS = Schema(
 )
 
 
-class Delegation(NamedTuple):
+class Delegation(LazyNamedTuple):
     """Tasks that subagents work on in the background."""
 
     id: str

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.messages import Usage
 from hermes_agent.sessions.principals import LOCAL
 from hermes_agent.store import Database, Schema
@@ -51,7 +50,7 @@ _SUMS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class UsageRecord:
     """The usage of one model request."""
 
@@ -91,7 +90,7 @@ class UsageRecord:
         )
 
 
-class UsageTotals(NamedTuple):
+class UsageTotals(LazyNamedTuple):
     """A sum over model requests."""
 
     requests: int = 0

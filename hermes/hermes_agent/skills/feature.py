@@ -6,17 +6,17 @@ The tools are shown if a skill exists. Source: plugin contract §6.2, §6.4, §1
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.config import Config
 from hermes_agent.config.settings import Settings
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.tool import Effect, PluginSkill, Registrar
 from hermes_agent.core.errors import CommandFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy.taint import TaintTracker
@@ -195,6 +195,8 @@ class SkillView:
         return tool_result({k: v if k in _OWN_FIELDS else _mark_untrusted(v, source) for k, v in fields.items()})
 
     def _fields(self, skill: LocalSkill, session_id: str) -> dict[str, Any]:
+        import shutil  # with the first skill that is read
+
         document = skill.document
         missing = missing_variables(document, self._library.has_value)
         absent = [name for name in required_commands(document) if shutil.which(name) is None]
@@ -364,7 +366,7 @@ class SkillProposals:
         return self._editor().apply(change)
 
 
-class SkillDeps(NamedTuple):
+class SkillDeps(LazyNamedTuple):
     """Services of skills."""
 
     config: Config
@@ -381,7 +383,7 @@ def _write_mode(settings: Settings) -> str:
     return "propose" if settings.skills.write_approval else settings.skills.write
 
 
-class SkillServices(NamedTuple):
+class SkillServices(LazyNamedTuple):
     """Services that this feature provides."""
 
     skills: SkillLibrary

@@ -13,13 +13,14 @@ import os
 import re
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.config.settings import Settings, section
 from hermes_agent.contracts.tool import SKILL, PluginSkill
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import RegistryFacade
 from hermes_agent.core.text import shorten
@@ -37,7 +38,6 @@ from hermes_agent.skills.skill_file import (
     read_document,
 )
 from hermes_agent.system.files import JsonFile
-from hermes_agent.system.processes import run, tool_environment
 from hermes_agent.tools import current_scope
 
 NAME = re.compile(r"[a-zA-Z0-9_-]+")
@@ -109,7 +109,7 @@ _HEAD = (
 _TAIL = "</available_skills>"
 
 
-class SkillRow(NamedTuple):
+class SkillRow(LazyNamedTuple):
     """A skill as the index and `skills_list` show it."""
 
     category: str
@@ -169,7 +169,7 @@ OUTPUT_CHARS = 4_000
 _COMMAND = re.compile(r"!`([^`\n]+)`")
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class SkillTextRules:
     """Substitution of variables and commands in the text of a skill, by the settings under `skills`.
 
@@ -194,6 +194,8 @@ class SkillTextRules:
         return text
 
     def _output(self, command: str, directory: Path, environ: Mapping[str, str]) -> str:
+        from hermes_agent.system.processes import run, tool_environment  # an idle daemon runs no program
+
         scope = current_scope.get()
         try:
             done = run(
@@ -219,7 +221,7 @@ BUNDLED_SKILLS = Path(__file__).resolve().parent / "bundled"
 """The skills that come with the agent; those of the home with the same path win."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SkillSettings:
     """The settings under `skills`."""
 

@@ -12,13 +12,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 import yaml
 
 from hermes_agent.commands import RESERVED
 from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml
 from hermes_agent.core.errors import EXIT_USAGE, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import nearest_name
 from hermes_agent.skills.skill_file import LocalSkill, SkillFile, SkillFolder
 from hermes_agent.system.files import write_atomic
@@ -76,7 +76,7 @@ def argument_hint(prompt: LocalSkill) -> str:
     return " ".join(f"ARG{number}" for number in places) or "[TEXT]"
 
 
-class SkillBundle(NamedTuple):
+class SkillBundle(LazyNamedTuple):
     """Skills that are used together."""
 
     name: str

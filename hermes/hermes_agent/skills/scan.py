@@ -11,9 +11,10 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from hermes_agent.commands import RESERVED
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.untrusted import find_injection
 from hermes_agent.skills.skill_file import FIELDS_CHARS, SKILL_FILE, is_plain_path, parse_document
 
@@ -29,7 +30,7 @@ Level = Literal["caution", "dangerous"]
 Verdict = Literal["safe", "caution", "dangerous"]
 
 
-class SkillEntry(NamedTuple):
+class SkillEntry(LazyNamedTuple):
     """One file of a skill, before it is written anywhere."""
 
     kind: Literal["file", "link", "other"]
@@ -39,7 +40,7 @@ class SkillEntry(NamedTuple):
     executable: bool = False
 
 
-class SkillFinding(NamedTuple):
+class SkillFinding(LazyNamedTuple):
     """One thing that the scan found."""
 
     level: Level
@@ -47,7 +48,7 @@ class SkillFinding(NamedTuple):
     what: str
 
 
-class SkillScan(NamedTuple):
+class SkillScan(LazyNamedTuple):
     """The result of a scan."""
 
     findings: tuple[SkillFinding, ...]

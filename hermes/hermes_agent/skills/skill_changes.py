@@ -11,9 +11,10 @@ import hashlib
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.core.errors import ToolFailed, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.redaction import redactor
 from hermes_agent.skills.history import SkillHistory, difference, replace_folder, write_entries
 from hermes_agent.skills.library import SkillLibrary
@@ -29,7 +30,7 @@ MAX_DIFF = 8_000
 Files = Mapping[str, SkillEntry]
 
 
-class SkillChange(NamedTuple):
+class SkillChange(LazyNamedTuple):
     """The states of one skill before and after a call."""
 
     place: str

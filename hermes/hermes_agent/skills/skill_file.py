@@ -12,12 +12,13 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.config.bounded_yaml import YamlRejected, parse_yaml
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.system.files import FileStamp, hold_directory, open_beneath
 
 FOLDERS = ("references", "templates", "scripts", "assets")
@@ -112,7 +113,7 @@ _BUILT = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SkillFile:
     """The content of a `SKILL.md`."""
 
@@ -266,7 +267,7 @@ def missing_credential_files(document: SkillFile, home: Path) -> list[str]:
 _SETTING = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 
 
-class SkillSetting(NamedTuple):
+class SkillSetting(LazyNamedTuple):
     """A setting that a skill declares in `metadata.hermes.config`."""
 
     key: str
@@ -313,7 +314,7 @@ MAX_SKILLS = 2_000
 _NO_SKILLS = frozenset({"README.md", "DESCRIPTION.md", "CHANGELOG.md", "LICENSE.md"})
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class LocalSkill:
     """A skill in a folder of the user."""
 
@@ -402,7 +403,7 @@ class SkillFolder:
         return document
 
 
-class _FoundFile(NamedTuple):
+class _FoundFile(LazyNamedTuple):
     """The file of a skill below a root."""
 
     path: str

@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent.core.errors import EXIT_CONFIG, EXIT_FAILED, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.store.migrations import Schema, migrate, split_sql, versions
 
 BUSY_MS = 10_000
@@ -119,7 +119,7 @@ SHORTEST_S, LONGEST_S = DAY_S, 3650 * DAY_S
 """Rows used within the first stay however large the database is; `expire_rows` starts at the second without an age."""
 
 
-class IntegrityReport(NamedTuple):
+class IntegrityReport(LazyNamedTuple):
     """The result of `check_database`.
 
     Attributes:

@@ -13,10 +13,10 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 MAX_RESTORE_POINTS = 5
 """Restore points to keep; the oldest are removed."""
@@ -80,7 +80,7 @@ def _folder(path: Path) -> Path:
     return path.with_name("restore-points")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Schema:
     """The tables of one owner.
 

@@ -13,11 +13,17 @@ KEPT = frozenset({"__all__", "__version__"})
 """Names with underscores that need the module; the import system asks for others of each module."""
 
 
-def defer(name: str, known: Mapping[str, Callable[[], object]] | None = None) -> None:
+def defer(
+    name: str,
+    known: Mapping[str, Callable[[], object]] | None = None,
+    lent: Mapping[tuple[str, str], object] | None = None,
+) -> None:
     """Make a module run when one of its names is used; one that is loaded or missing is left alone.
 
     Args:
         known: names that are given without the module.
+        lent: what a module that takes a name at its import, and does not use it, gets in its place: by the module and
+            the name. Any other module that asks for the name makes this module run.
     """
     if name in sys.modules or (spec := _find_spec(name)) is None or spec.loader is None:
         return
@@ -27,6 +33,8 @@ def defer(name: str, known: Mapping[str, Callable[[], object]] | None = None) ->
     def load(wanted: str) -> object:
         if wanted in given and not begun:
             return given[wanted]()
+        if lent and not begun and (borrower := (sys._getframe(1).f_globals.get("__name__", ""), wanted)) in lent:
+            return lent[borrower]
         if wanted.startswith("__") and wanted not in KEPT:
             raise AttributeError(wanted)
         with lock:  # another thread waits until all of the module is there
@@ -66,6 +74,26 @@ def _find_spec(name: str) -> ModuleSpec | None:
     return None if package is None else PathFinder.find_spec(name, package.submodule_search_locations)
 
 
+def defer_tls() -> None:
+    """Leave out TLS until its first use: 1.5 MiB of a daemon. Imports asyncio."""
+    if "ssl" in sys.modules or "asyncio" in sys.modules or importlib.util.find_spec("_ssl") is None:
+        return
+    lent = {
+        ("asyncio.base_events", "SSLSocket"): _NoSocket,  # refuses such sockets; without `ssl` there are none
+        ("uvicorn.config", "PROTOCOL_TLS_SERVER"): 17,  # defaults of a server with TLS, which the daemon's is not
+        ("uvicorn.config", "CERT_NONE"): 0,
+    }
+    defer("ssl", lent=lent)
+    defer("asyncio.sslproto")
+    import asyncio
+
+    vars(asyncio).setdefault("sslproto", sys.modules["asyncio.sslproto"])
+
+
+class _NoSocket:
+    """No object is an instance of it."""
+
+
 def defer_unused() -> None:
     """Leave out what the modules of every command import without using it; before their import."""
     for name in ("bz2", "lzma"):  # `shutil` unpacks archives with them
@@ -73,3 +101,4 @@ def defer_unused() -> None:
             defer(name)
     defer("ipaddress")  # `urllib.parse`, and `pathlib` imports that
     defer("locale")  # `subprocess`
+    defer("tokenize")  # `inspect` and `linecache`, which lets a line of a file be missing that cannot be opened

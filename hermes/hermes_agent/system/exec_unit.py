@@ -29,8 +29,9 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system import unit_network
 from hermes_agent.system.process_keeper import take_terminal
 from hermes_agent.system.unit_network import READ_BYTES, BufferedPipe, wait_ready
@@ -41,7 +42,7 @@ DEFAULTS = {CALLER_LIMIT: 48, TOTAL_LIMIT: 60}
 _ROOTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup/systemd"))
 
 
-class _Instance(NamedTuple):
+class _Instance(LazyNamedTuple):
     number: int
     """Number of the connection, in the order of arrival."""
     uid: int

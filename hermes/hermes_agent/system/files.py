@@ -16,8 +16,9 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system.locks import TIMEOUT_S, FileLock
 
 PRIVATE = 0o600
@@ -169,7 +170,7 @@ def _warn(message: str, *args: object) -> None:
     logging.getLogger(__name__).warning(message, *args)
 
 
-class FileStamp(NamedTuple):
+class FileStamp(LazyNamedTuple):
     """Values that change when a file changes."""
 
     mtime_ns: int

@@ -10,7 +10,9 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 
 def boot_id() -> str:
@@ -30,7 +32,7 @@ EXEC_TRIES = 3
 EXEC_WAIT_S = 0.001
 
 
-class ProcessStat(NamedTuple):
+class ProcessStat(LazyNamedTuple):
     """State of a process, from `/proc/PID/stat`."""
 
     state: str

@@ -19,10 +19,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.system.process_tree import ProcessTree
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ SETTLE_S = 0.1
 READ_BYTES = 65_536
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class CommandResult:
     """How a command ended."""
 

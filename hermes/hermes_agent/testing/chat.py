@@ -6,11 +6,12 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.adapters.base import BasePlatformAdapter
 from hermes_agent.adapters.config import Platform
 from hermes_agent.adapters.events import MessageEvent, ProcessingOutcome, SendResult
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.delivery import DeliveryService, Mailbox
 from hermes_agent.gateway.adapter_connection import ConnectionState
 from hermes_agent.gateway.gateway import Gateway
@@ -27,7 +28,7 @@ WAIT_LIMIT_S = 60.0
 POLL_INTERVAL_S = 0.2
 
 
-class Sent(NamedTuple):
+class Sent(LazyNamedTuple):
     """One message that the agent sent, in its current form."""
 
     chat: str

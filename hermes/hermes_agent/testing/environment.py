@@ -10,10 +10,10 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent.adapters.base import set_direct_loop
 from hermes_agent.compat import adapter_loop, import_hook
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.redaction import redactor
 from hermes_agent.host import use_host
 from hermes_agent.plugins.loader import MEMORY_PARENT, PARENT
@@ -31,7 +31,7 @@ PYTEST_PREFIX = "PYTEST_"
 """Prefix of variables that pytest changes while a test runs."""
 
 
-class IsolatedEnvironment(NamedTuple):
+class IsolatedEnvironment(LazyNamedTuple):
     """Paths of an isolated environment."""
 
     base: Path
@@ -113,7 +113,7 @@ FROM_DEBUG = ("hermes_agent", PARENT)
 """Loggers that are recorded from `DEBUG` up; other loggers keep their level."""
 
 
-class LogLine(NamedTuple):
+class LogLine(LazyNamedTuple):
     """One log line, with secrets masked as in the log files."""
 
     level: str

@@ -8,9 +8,8 @@ import json
 import time
 import tomllib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from hermes_agent.agent.command_router import CommandCall
 from hermes_agent.agent.conversation import Conversation
@@ -18,6 +17,7 @@ from hermes_agent.commands import parse_command
 from hermes_agent.contracts.command import CliCommand, SlashCommand
 from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry
 from hermes_agent.core.errors import PluginError, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.messages import (
     Content,
     ToolCall,
@@ -100,7 +100,7 @@ LIMIT_S = 60.0
 """Time limit for one call of a test, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Answer:
     """Result of a turn."""
 
@@ -127,7 +127,7 @@ class _EventList(TurnSink):
         self.events.append(event)
 
 
-class CliOutcome(NamedTuple):
+class CliOutcome(LazyNamedTuple):
     """Result of a command `hermes NAME …`."""
 
     status: int

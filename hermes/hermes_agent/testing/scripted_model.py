@@ -11,10 +11,10 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.contracts.model_client import ModelAnswer
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import Message, ToolCall, Usage, new_id
 from hermes_agent.models.openai_format import to_response
 from hermes_agent.runtime.loops import LoopThread
@@ -22,7 +22,7 @@ from hermes_agent.runtime.loops import LoopThread
 __all__ = ["ModelFailure", "ModelServer", "Reply", "ScriptedAnswer", "ScriptedModel", "call", "make_reply", "served"]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ModelFailure:
     """An error that the server returns in place of an answer."""
 
@@ -33,7 +33,7 @@ class ModelFailure:
     """Value of the header `Retry-After`, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Reply:
     """An assistant message: text and tool calls."""
 

@@ -13,11 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.config.home import FileAccess
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.policy import Approvals
 from hermes_agent.sessions import Principals
@@ -38,7 +39,7 @@ class StepBudget:
             return self._left >= 0
 
 
-class ReachedHost(NamedTuple):
+class ReachedHost(LazyNamedTuple):
     """A host that a command reached."""
 
     at: float
@@ -47,7 +48,7 @@ class ReachedHost(NamedTuple):
     """Whether the user approved it."""
 
 
-@dataclass(slots=True, eq=False)  # not frozen: each call of a plugin would pay for it
+@lazy_dataclass(slots=True, eq=False)  # not frozen: each call of a plugin would pay for it
 class CallScope:
     """For which session and turn tool calls run, and where; replaced, never changed."""
 
@@ -117,7 +118,7 @@ CLEARANCE_S = 60.0
 """Seconds for which an approval holds if the call is delayed."""
 
 
-class ClearedCall(NamedTuple):
+class ClearedCall(LazyNamedTuple):
     """What an approval is bound to."""
 
     digest: str

@@ -16,9 +16,10 @@ import time
 from asyncio import _get_running_loop as _running_loop  # cheaper than an exception without a running loop
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.contracts.tool import ToolEntry
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import ToolCall, ToolStatus
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import BUILTIN
@@ -60,7 +61,7 @@ _decoder = json.JSONDecoder(strict=False)  # `json.loads` would make a decoder f
 _UNCHANGING = frozenset((str, int, float, bool, type(None)))
 
 
-class ToolOutcome(NamedTuple):
+class ToolOutcome(LazyNamedTuple):
     """The result of a tool call."""
 
     name: str

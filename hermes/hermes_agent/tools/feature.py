@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import CommandFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.tools import proposals
 from hermes_agent.tools.call_scope import current_scope
 from hermes_agent.tools.proposals import Proposals
@@ -16,7 +16,7 @@ from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.toolsets import Toolsets
 
 
-class ToolsCommandDeps(NamedTuple):
+class ToolsCommandDeps(LazyNamedTuple):
     """Services of the commands."""
 
     home: Path
@@ -24,7 +24,7 @@ class ToolsCommandDeps(NamedTuple):
     toolsets: Toolsets
 
 
-class ToolsCommandServices(NamedTuple):
+class ToolsCommandServices(LazyNamedTuple):
     """Services that the feature provides."""
 
     proposals: Proposals

@@ -16,9 +16,10 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from hermes_agent.core.errors import CommandFailed, ToolFailed, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.redaction import redactor
 from hermes_agent.system.files import JsonFile, write_atomic
 from hermes_agent.system.locks import FileLock
@@ -35,7 +36,7 @@ SHORT = 8
 """Digits of an id that are shown and typed."""
 
 
-class Proposal(NamedTuple):
+class Proposal(LazyNamedTuple):
     """One change that waits."""
 
     id: str

@@ -7,12 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
 from hermes_agent.contracts.tool import ApprovalRequest, Effect, ToolEntry, ToolHandler
 from hermes_agent.core.caches import CheckCache
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.registry import (
     BUILTIN,
     Conflict,
@@ -106,7 +106,7 @@ def tool_schema(
     return {"name": name, "description": description, "parameters": parameters}
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class RejectedTool:
     """A rejected registration: another owner has the name, or the name is invalid."""
 

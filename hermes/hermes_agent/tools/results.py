@@ -17,12 +17,12 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.config.home import PRINCIPALS
 from hermes_agent.contracts.tool import ToolEntry
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import ToolStatus, error_object
 from hermes_agent.sessions import folder_name
 from hermes_agent.system.files import PRIVATE, write_atomic
@@ -169,7 +169,7 @@ def status_of(result: str) -> tuple[ToolStatus, str, str]:
     return "ok", "", ""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class ResultStore:
     """Keeps the full text of results that are too long for the model.
 

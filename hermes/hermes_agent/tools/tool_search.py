@@ -12,10 +12,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.config.settings import Settings, section
 from hermes_agent.contracts.tool import Registrar
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.tools.arguments import repair_name
 from hermes_agent.tools.call_scope import current_scope
@@ -31,7 +32,7 @@ NAMED_CHARS = 2_000
 Definition = dict[str, Any]
 
 
-class SearchSettings(NamedTuple):
+class SearchSettings(LazyNamedTuple):
     """The block `tools.tool_search` of the config."""
 
     enabled: str = "auto"

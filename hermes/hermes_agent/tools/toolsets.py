@@ -8,9 +8,10 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.config.settings import Settings, section
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import BUILTIN, Registry, current_owner, staged_store
 from hermes_agent.tools.registry import ToolRegistry
 
@@ -34,7 +35,7 @@ DEFAULT_OFF = frozenset({"homeassistant", "spotify", "discord", "discord_admin",
 DEFAULT = ("hermes-cli",)
 
 
-class ToolsetChoice(NamedTuple):
+class ToolsetChoice(LazyNamedTuple):
     """The operator's choice of toolsets."""
 
     default: tuple[str, ...] = DEFAULT

@@ -20,13 +20,14 @@ import secrets
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
 from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend, shell_words
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.system.processes import MARK, CommandResult, OutputFilter, run
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _OWN = frozenset({"_", "SHLVL", "PWD", "HERMES_CALL", "LINES", "COLUMNS", "BASHO
 """Variables that the shell or the agent sets."""
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class ShellState:
     """The state of a task's shell.
 

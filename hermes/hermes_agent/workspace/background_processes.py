@@ -17,13 +17,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, Literal
 
 import hermes_agent
 from hermes_agent.contracts.terminal_env import BackendStart
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.redaction import redactor
 from hermes_agent.sessions.turn_journal import is_running, this_process
@@ -46,7 +47,7 @@ TICK_S = 0.05
 Status = Literal["running", "exited", "killed", "lost"]
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class BackgroundProcess:
     """A background process, as stored in its directory."""
 

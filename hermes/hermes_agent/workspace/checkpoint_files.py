@@ -14,11 +14,11 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.system.files import PRIVATE, open_beneath, write_atomic
 
 EVERYTHING = "*"
@@ -50,7 +50,7 @@ class RepositoryTooLarge(GitError):
     """A folder has too much content for a checkpoint; another attempt does not help."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@lazy_dataclass(slots=True, eq=False, repr=False)
 class Git:
     """Git commands on one repository with its work tree, for one operation."""
 
@@ -131,7 +131,7 @@ FRESH_NS = 50_000_000
 """Age below which a file may change again without a new time stamp."""
 
 
-class _File(NamedTuple):
+class _File(LazyNamedTuple):
     """A file for a checkpoint."""
 
     path: str

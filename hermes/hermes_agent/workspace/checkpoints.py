@@ -11,17 +11,17 @@ import hashlib
 import logging
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hermes_agent.config.settings import Settings, section
 from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.caches import LruDict
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import printable, shorten
 from hermes_agent.system.locks import KeyedLocks
 from hermes_agent.tools import current_scope
@@ -47,7 +47,7 @@ _SECRET = re.compile(
 """Names of files that are in no checkpoint, because a copy of a secret is another place to lose it."""
 
 
-class CheckpointLimits(NamedTuple):
+class CheckpointLimits(LazyNamedTuple):
     """The settings `checkpoints.*`."""
 
     enabled: bool = False
@@ -158,8 +158,13 @@ class Checkpoints:
                 self._too_much[folder] = None
             return None
 
+    def _find_git(self) -> str | None:
+        import shutil  # with the first change of a file
+
+        return shutil.which("git", path=self._path)
+
     def _git_is_missing(self) -> bool:
-        if shutil.which("git", path=self._path):
+        if self._find_git():
             return False
         if not self._explained:
             self._explained = True
@@ -170,7 +175,7 @@ class Checkpoints:
         from hermes_agent.workspace.shadow_repository import ShadowRepository  # for the first change of a file
 
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-        git = Git(shutil.which("git", path=self._path) or "git", str(self._store / name), folder, self._path)
+        git = Git(self._find_git() or "git", str(self._store / name), folder, self._path)
         if limit_s:
             git.deadline = time.monotonic() + limit_s
         return ShadowRepository(
@@ -200,7 +205,7 @@ class Checkpoints:
         """Yield the repository of every folder, locked."""
         if not self._store.is_dir():
             return
-        if not shutil.which("git", path=self._path):
+        if not self._find_git():
             raise GitError("git is not installed, and checkpoints are git repositories")
         for place in sorted(self._store.iterdir()):
             with contextlib.suppress(FileNotFoundError):  # one that was just begun
@@ -307,6 +312,8 @@ class Checkpoints:
             ]
             shadow.drop(old)
             if len(old) == len(listed) and not Path(shadow.git.folder).is_dir():
+                import shutil  # as in `_find_git`
+
                 shutil.rmtree(shadow.repository)
             elif old:
                 shadow.pack()

@@ -13,7 +13,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 if TYPE_CHECKING:
     import zipfile
@@ -35,7 +37,7 @@ class _DocumentRejected(Exception):
     """The document cannot be read; the message has the reason."""
 
 
-class _Unit(NamedTuple):
+class _Unit(LazyNamedTuple):
     text: Callable[[], str]
     part: str = ""
     """The sheet of the unit."""

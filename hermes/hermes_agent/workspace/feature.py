@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from hermes_agent.config import Config
 from hermes_agent.config.home import FileAccess
@@ -21,6 +21,7 @@ from hermes_agent.contracts.kind import ProviderLookup
 from hermes_agent.contracts.terminal_env import TERMINAL_ENV, TerminalBackend, choose_terminal_env
 from hermes_agent.contracts.tool import ApprovalRequest, Effect, Registrar
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.credentials import Credentials
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy import CommandPatterns
@@ -142,7 +143,7 @@ class ProcessNotices:
         return bool(self._bridge.wait_core(self._call_transcript("has_user_text", session_id, text)))
 
 
-class WorkspaceDeps(NamedTuple):
+class WorkspaceDeps(LazyNamedTuple):
     """Services of the workspace."""
 
     bridge: Bridge
@@ -162,7 +163,7 @@ class WorkspaceDeps(NamedTuple):
     working_directory: Path
 
 
-class WorkspaceServices(NamedTuple):
+class WorkspaceServices(LazyNamedTuple):
     """Services that the workspace provides."""
 
     checkpoints: Checkpoints

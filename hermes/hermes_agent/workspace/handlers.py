@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.config import Config
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy import CommandPatterns
 from hermes_agent.policy.operator_rules import CommandPolicy
@@ -23,7 +24,7 @@ from hermes_agent.workspace.tool_context import ToolContext
 from hermes_agent.workspace.write_file import WriteFileTool
 
 
-class WorkspaceTools(NamedTuple):
+class WorkspaceTools(LazyNamedTuple):
     """The handlers, by the name of the tool."""
 
     read_file: ReadFileTool

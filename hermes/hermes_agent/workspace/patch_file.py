@@ -17,12 +17,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.text import printable
 from hermes_agent.tools import tool_error, tool_result
@@ -41,7 +42,7 @@ from hermes_agent.workspace.write_file import remove_file, store_file
 _HEADS = {"*** Update File:": "update", "*** Add File:": "add", "*** Delete File:": "delete"}
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class Hunk:
     """Adjacent lines of a patch, each with ` `, `-` or `+` before it."""
 
@@ -50,7 +51,7 @@ class Hunk:
     lines: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class FilePatch:
     """The change of one file."""
 
@@ -192,7 +193,7 @@ _shown: ContextVar[dict[str, bytes | None]] = ContextVar("hermes_patch_shown", d
 """The targets and contents in the approval request of this call."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _File:
     """A file before and after the change; None if it does not exist."""
 
@@ -206,7 +207,7 @@ class _File:
     new: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _Plan:
     """What a patch would change."""
 
@@ -214,7 +215,7 @@ class _Plan:
     notes: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class PatchTool:
     """The handler of `patch`, and its approval request."""
 

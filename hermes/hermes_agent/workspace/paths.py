@@ -15,10 +15,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from hermes_agent.config.home import WORKSPACE, FileAccess, find_denial
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system.files import hold_directory, open_beneath
 from hermes_agent.workspace.sandbox.file_rules import (
     HOMES,
@@ -67,7 +68,7 @@ def resolve(path: str, cwd: str, home: str) -> str:
     return os.path.realpath(path if path.startswith("/") else f"{cwd}/{path}")
 
 
-class WriteConcern(NamedTuple):
+class WriteConcern(LazyNamedTuple):
     """Why writing a file needs an approval."""
 
     where: str

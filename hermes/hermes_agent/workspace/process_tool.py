@@ -10,11 +10,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.text import printable
 from hermes_agent.core.untrusted import mark_untrusted
@@ -33,7 +34,7 @@ MAX_WAIT_S = 600
 LOG_LINES = 200
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ProcessTool:
     """The handler of `process`, and its approval request.
 

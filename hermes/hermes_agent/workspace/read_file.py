@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BytesIO
 from pathlib import Path
 from threading import Event
@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import hermes_agent
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.system.installation import install_hint
 from hermes_agent.system.processes import CommandResult, run, tool_environment
@@ -152,7 +153,7 @@ COUNT_BYTES = 64_000_000
 """Most characters after the page in which lines are counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ReadFileTool:
     """The handler of `read_file`.
 

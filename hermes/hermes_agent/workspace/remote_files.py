@@ -14,12 +14,12 @@ import re
 import shlex
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.text import printable
 from hermes_agent.system.processes import CommandResult
 from hermes_agent.workspace.backend import ShellState, run_command
@@ -31,7 +31,7 @@ LIMIT_S = 60.0
 MISSING, DIRECTORY, SPECIAL = 44, 45, 46
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class RemoteFiles:
     """The files of the backend of one call.
 
@@ -164,7 +164,7 @@ _LS = re.compile(r"(?P<kind>[-a-zA-Z])\S+\s+\d+\s+\S+\s+\S+\s+(?P<size>\d+)(?:,\
 """A line of `ls -lAn` in the locale C."""
 
 
-class ListingEntry(NamedTuple):
+class ListingEntry(LazyNamedTuple):
     """An entry of a directory."""
 
     name: str
@@ -179,7 +179,7 @@ class ListingEntry(NamedTuple):
         return f"{name}{slash} ({self.detail})" if self.detail else f"{name}{slash}"
 
 
-class Listing(NamedTuple):
+class Listing(LazyNamedTuple):
     """The requested entries of a directory, and the number of all."""
 
     entries: Sequence[ListingEntry]

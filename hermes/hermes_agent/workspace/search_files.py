@@ -16,13 +16,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hermes_agent
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.system.processes import CommandResult, run, tool_environment
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import search_process, tool_context
@@ -95,7 +95,7 @@ MAX_PATTERN = 2_000
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from hermes_agent.workspace.search_process import main; main()"
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _Query:
     """The arguments of a search."""
 
@@ -111,7 +111,7 @@ class _Query:
     """The file to search; empty for all files below `root`."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SearchFilesTool:
     """The handler of `search_files`.
 

@@ -13,8 +13,8 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system.files import PRIVATE, hold_directory, open_beneath, open_directory, replace_at
 from hermes_agent.system.locks import FileLock, LockTimeout
 from hermes_agent.workspace.checkpoint_files import (
@@ -36,7 +36,7 @@ _REFS = "refs/checkpoints/"
 _ATTRIBUTES = b"* -text -ident -filter -working-tree-encoding\n"
 
 
-class Checkpoint(NamedTuple):
+class Checkpoint(LazyNamedTuple):
     """The state of files at one time."""
 
     id: str
@@ -55,7 +55,7 @@ class Checkpoint(NamedTuple):
     """Files that only their owner could read, which git does not store; `EVERYTHING` for many."""
 
 
-class RestoreResult(NamedTuple):
+class RestoreResult(LazyNamedTuple):
     """The result of a restore."""
 
     checkpoint: Checkpoint

@@ -9,13 +9,14 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.config.home import profile_name
 from hermes_agent.config.settings import Settings, plain
 from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.delivery import DeliveryService
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy.network import HostTables
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class ShellHookDeps(NamedTuple):
+class ShellHookDeps(LazyNamedTuple):
     """Services of the feature."""
 
     bridge: Bridge
@@ -127,7 +128,7 @@ class ShellHookLoader:
         )
 
 
-class ShellHookServices(NamedTuple):
+class ShellHookServices(LazyNamedTuple):
     """Services that the feature provides."""
 
     shell_hooks: ShellHookLoader

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import lazy_dataclass
 
 if TYPE_CHECKING:
     from hermes_agent.contracts.terminal_env import TerminalBackend
@@ -20,7 +21,7 @@ MAX_TASKS = 512
 """Most tasks in memory; the least recently used one loses its state."""
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Task:
     """The state of a task's shell."""
 

@@ -13,7 +13,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.text import printable
 from hermes_agent.hooks import HookBus
@@ -60,7 +61,7 @@ _shown: ContextVar[str] = ContextVar("hermes_terminal_shown", default="")
 """The directory in the approval request of this call; a link that changes afterwards is noticed."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _Plan:
     """A command, and where it runs."""
 
@@ -89,7 +90,7 @@ class _Plan:
         return self.backend.can_leave and not self.confined
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class TerminalTool:
     """The handler of `terminal`, and its approval request.
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 SAMPLE_BYTES = 8_192
 """First bytes of a file by which its encoding, and whether it is text, is guessed."""
@@ -25,7 +26,7 @@ _BOMS = (
 )
 
 
-class TextForm(NamedTuple):
+class TextForm(LazyNamedTuple):
     """The encoding and line ends of a file."""
 
     encoding: str = "utf-8"
@@ -240,7 +241,7 @@ _WAYS: tuple[tuple[str, Callable[[str], str]], ...] = (
 """Ways to compare lines, strictest first; each is tried when those before found nothing."""
 
 
-class FuzzyMatch(NamedTuple):
+class FuzzyMatch(LazyNamedTuple):
     """The places of a passage."""
 
     starts: list[int]

@@ -16,15 +16,16 @@ import stat
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 from hermes_agent.config.home import PRINCIPALS
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.text import printable
 from hermes_agent.system.files import FileStamp
 from hermes_agent.tools import current_scope
@@ -127,7 +128,7 @@ class SeenFiles:
         return stamp is None or stamp.content != known
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ToolContext:
     """The objects that the workspace tools share.
 
@@ -319,7 +320,7 @@ class ToolContext:
         return os.fsencode(shown).decode("utf-8", "replace")  # a name need not be UTF-8
 
 
-class FolderAnswer(NamedTuple):
+class FolderAnswer(LazyNamedTuple):
     """The rule that an approval for a folder covers."""
 
     rule: str

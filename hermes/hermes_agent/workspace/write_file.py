@@ -12,11 +12,11 @@ import stat
 from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.text import printable
 from hermes_agent.system.files import hold_directory, replace_at
 from hermes_agent.tools import tool_error, tool_result
@@ -40,7 +40,7 @@ _shown: ContextVar[str] = ContextVar("hermes_write_file_shown", default="")
 """The target in the approval request of this call; a link that changes afterwards is noticed."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class WriteFileTool:
     """The handler of `write_file`, and its approval request."""
 

@@ -8,9 +8,10 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,7 +181,7 @@ Level = Literal["ok", "idle", "note", "wrong"]
 SIGNS = {"ok": "✓", "idle": "○", "note": "!", "wrong": "✗"}
 
 
-class Diagnosis(NamedTuple):
+class Diagnosis(LazyNamedTuple):
     """One line of the doctor's output."""
 
     level: Level

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple
+from dataclasses import asdict, field
+from typing import Any, Literal
 
 from hermes_agent.app.imports.source_tree import SourceTree
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.credentials.logins import Login
 from hermes_agent.sessions.imported_sessions import ImportedSession
 
 UNKNOWN = "this program does not know it"
 
 
-class FileEntry(NamedTuple):
+class FileEntry(LazyNamedTuple):
     """A file or folder that is copied as it is. Paths are relative to the two homes."""
 
     kind: str
@@ -29,7 +30,7 @@ class FileEntry(NamedTuple):
         return self.target.partition("/")[2] or self.target
 
 
-class JobEntry(NamedTuple):
+class JobEntry(LazyNamedTuple):
     """A scheduled job in upstream's form."""
 
     fields: dict[str, Any]
@@ -41,7 +42,7 @@ class JobEntry(NamedTuple):
         return str(self.fields.get("name") or self.fields.get("id") or "?")
 
 
-class PairedUser(NamedTuple):
+class PairedUser(LazyNamedTuple):
     """A user of a chat platform who is allowed."""
 
     platform: str
@@ -51,7 +52,7 @@ class PairedUser(NamedTuple):
     source: str
 
 
-class Setting(NamedTuple):
+class Setting(LazyNamedTuple):
     """Values of one file that become settings or variables here; `origin` names the keys there."""
 
     values: dict[str, Any]
@@ -61,7 +62,7 @@ class Setting(NamedTuple):
 Outcome = Literal["new", "same", "conflict", "replaced", "not imported"]
 
 
-class ImportItem(NamedTuple):
+class ImportItem(LazyNamedTuple):
     """One thing of the source, and what became of it."""
 
     kind: str
@@ -76,7 +77,7 @@ class ImportItem(NamedTuple):
     profile: str = ""
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class HomeContent:
     """The content of one home: the main one, or a profile."""
 
@@ -114,7 +115,7 @@ def leave_rest(tree: SourceTree, content: HomeContent) -> None:
         content.leave("file", path, UNKNOWN, path, count)
 
 
-@dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class ImportReport:
     """The result of an import or of a dry run."""
 

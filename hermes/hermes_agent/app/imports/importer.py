@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent.app.imports.comparison import Comparison
 from hermes_agent.app.imports.content import HomeContent, ImportItem, ImportReport
@@ -20,6 +19,7 @@ from hermes_agent.app.imports.steps import commit, undo
 from hermes_agent.app.imports.upstream_home import read_upstream
 from hermes_agent.config import make_home
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.service.daemon_state import HomeLock
 
 Reader = Callable[[SourceTree, Path], list[HomeContent]]
@@ -29,7 +29,7 @@ _SPARE = 64 << 20
 """Bytes that stay free on the disk."""
 
 
-class ImportOptions(NamedTuple):
+class ImportOptions(LazyNamedTuple):
     """How a home is imported."""
 
     program: str

@@ -11,9 +11,10 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 Progress = Callable[[str], None]
 """Called often with the current activity; shows some of the calls."""
@@ -24,7 +25,7 @@ def ignore_progress(_text: str) -> None:
     """Show nothing."""
 
 
-class SourceFile(NamedTuple):
+class SourceFile(LazyNamedTuple):
     """One entry that is no folder. `path` is relative to the home."""
 
     path: str

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.app.imports.journal import STAGED, ImportJournal, put_in_place, remove_place
 from hermes_agent.app.imports.source_tree import Progress, hash_place, ignore_progress
@@ -21,6 +21,7 @@ from hermes_agent.config.edit import set_value, unset_value
 from hermes_agent.config.schema import MISSING, find_value
 from hermes_agent.config.yaml_reader import read_file
 from hermes_agent.core.errors import ToolFailed, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.credentials.logins import LoginStore
 from hermes_agent.cron.job_store import JobStore, published_job
 from hermes_agent.cron.jobs import Job
@@ -41,7 +42,7 @@ from hermes_agent.system.locks import hold_lock
 Step = dict[str, Any]
 
 
-class StepKind(NamedTuple):
+class StepKind(LazyNamedTuple):
     """The functions of one kind of step. Texts that they return name what did not go as planned."""
 
     apply: Callable[[ImportJournal, Step], None]

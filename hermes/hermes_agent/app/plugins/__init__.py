@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from hermes_agent.app.cli.command import JSON, YES, Argument, argument, exclusive
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 __all__ = ["add"]
 
@@ -15,7 +16,7 @@ _Subparsers = Any
 """The object that `add_subparsers` returns; argparse has no public type for it."""
 
 
-class _Action(NamedTuple):
+class _Action(LazyNamedTuple):
     """A subcommand of `hermes plugins`."""
 
     about: str

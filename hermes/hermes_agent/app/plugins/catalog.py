@@ -14,12 +14,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_agent.app.plugins.sources import PluginSource
 from hermes_agent.config.bounded_yaml import YamlRejected, parse_yaml
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import nearest_name
 from hermes_agent.plugins.removed_list import REMOVED_PLACE, RemovedPlugin, removed_row
 from hermes_agent.system.files import PRIVATE, write_atomic
@@ -46,7 +47,7 @@ _IS_LIST = re.compile(r"^- ", re.MULTILINE)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-class CatalogEntry(NamedTuple):
+class CatalogEntry(LazyNamedTuple):
     """A plugin of the catalogue, pinned to a commit."""
 
     name: str
@@ -80,7 +81,7 @@ class CatalogEntry(NamedTuple):
         return {**self._asdict(), "capabilities": {key: list(names) for key, names in self.capabilities.items()}}
 
 
-class Catalog(NamedTuple):
+class Catalog(LazyNamedTuple):
     """The catalogue at one time."""
 
     entries: Mapping[str, CatalogEntry]

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.app.plugin_updates import installed_version
 from hermes_agent.app.plugins.catalog import (
@@ -30,6 +30,7 @@ from hermes_agent.app.plugins.terminal_io import capability_changes, confirmed, 
 from hermes_agent.config import load
 from hermes_agent.config.bounded_yaml import YamlRejected, parse_yaml
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.removed_list import find_removed, read_removed
 from hermes_agent.plugins.requirements import hermes_refusal
@@ -159,7 +160,7 @@ def show_entry(here: InstalledPlugins, name: str, *, as_json: bool) -> bool:
     return True
 
 
-class UpdateReport(NamedTuple):
+class UpdateReport(LazyNamedTuple):
     """What is known about an update of one plugin."""
 
     name: str

@@ -17,10 +17,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from hermes_agent.app.manifest_cache import quiet_or_debug
 from hermes_agent.app.plugins.check_report import (
@@ -32,6 +31,7 @@ from hermes_agent.app.plugins.check_report import (
 )
 from hermes_agent.config.yaml_document import ConfigFinding as ConfigFinding
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.plugins.activation import Activation, PluginSettings, decide_activation
 from hermes_agent.plugins.closure import canonical
 from hermes_agent.plugins.discovery import BUNDLED, DECLARED, Discovery, PluginRoot, discover, is_plugin_folder
@@ -49,7 +49,7 @@ ProgressReport = Callable[[str], None]
 """Report the current activity; the time limit starts again with each report."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ChildDied:
     """The child process ended without a result."""
 
@@ -316,7 +316,7 @@ def _copy(source: Path, target: Path) -> None:
 AGENT = "hermes-agent"
 
 
-class _Installed(NamedTuple):
+class _Installed(LazyNamedTuple):
     name: str
     """Canonical name."""
     version: str

@@ -14,12 +14,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import hermes_agent
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.plugins.discovery import Discovery, RejectedPlugin
 from hermes_agent.plugins.loader import NOT_INSTALLED
@@ -36,7 +37,7 @@ VERSION = 1
 PREFIX = "hermes-agent: "
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class CheckFinding:
     """One error or warning."""
 
@@ -66,7 +67,7 @@ class CheckFinding:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class PluginCheckReport:
     """The checked plugins and all findings."""
 
@@ -224,7 +225,7 @@ _LEAST_SECRET = 4
 """Shortest value that is replaced, in characters: a shorter one would also match parts of other words."""
 
 
-class SandboxedCheck(NamedTuple):
+class SandboxedCheck(LazyNamedTuple):
     """The result of a check in the sandbox."""
 
     outcome: dict[str, Any] | None

@@ -14,7 +14,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.app.cli.command import Diagnosis, activity, print_lines
 from hermes_agent.app.manifest_cache import quiet_or_debug
@@ -24,6 +24,7 @@ from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml
 from hermes_agent.config.effective import is_generated
 from hermes_agent.config.yaml_reader import read_file
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, ConfigError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.secrecy import looks_like_secret_name
 from hermes_agent.plugins.activation import (
     Activation,
@@ -53,7 +54,7 @@ NIX_PACKAGES = "services.hermes-agent.extraPythonPackages"
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-class RequiredVariable(NamedTuple):
+class RequiredVariable(LazyNamedTuple):
     """An entry of `requires_env`. Source: plugin contract §1.6."""
 
     name: str

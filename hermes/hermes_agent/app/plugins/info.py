@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.app.cli.command import loaded_host, print_json
 from hermes_agent.app.plugins.catalog_commands import show_entry
@@ -22,6 +22,7 @@ from hermes_agent.compat.generation import NEWER, import_generation
 from hermes_agent.config import hermes_home, load
 from hermes_agent.contracts.tool import TOOL, ToolEntry
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.registry import BUILTIN, describe_owner
 from hermes_agent.core.text import nearest_name
 from hermes_agent.credentials import Credentials
@@ -90,7 +91,7 @@ USAGE_LIMIT_S = 5.0
 """Longest wait for the daemon, in seconds; without its answer `info` shows everything else."""
 
 
-class DaemonUsage(NamedTuple):
+class DaemonUsage(LazyNamedTuple):
     """Usage of a plugin in the running daemon."""
 
     usage: PluginUsage | None
@@ -337,7 +338,7 @@ def _pin_text(pin: Mapping[str, Any]) -> str:
     return f"{pin['files']} files, sha256 {pin['hash'][:16]}…, by {pin['by']} on {pin['at']}{changed}"
 
 
-class Explanation(NamedTuple):
+class Explanation(LazyNamedTuple):
     """Whether a tool or plugin is available, and why."""
 
     is_available: bool
@@ -349,7 +350,7 @@ class Explanation(NamedTuple):
         return "\n".join([self.lines[0], *(f"  {line}" for line in self.lines[1:])])
 
 
-class ToolRow(NamedTuple):
+class ToolRow(LazyNamedTuple):
     """One tool in the list."""
 
     name: str

@@ -11,11 +11,11 @@ import importlib.util
 import re
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 from hermes_agent.app.plugins.terminal_io import link_command
 from hermes_agent.config import hermes_home
 from hermes_agent.core.errors import EXIT_OK, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.entry_points import GROUP
 from hermes_agent.plugins.manifest import name_problem
 
@@ -68,7 +68,7 @@ pythonpath = ["."]
 """
 
 
-class TemplateFiles(NamedTuple):
+class TemplateFiles(LazyNamedTuple):
     """Files of a new plugin, and the command that checks it."""
 
     files: dict[str, str]

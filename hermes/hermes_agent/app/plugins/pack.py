@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.app.plugins.catalog import check_address, fetch_text, is_catalog_name
 from hermes_agent.app.plugins.catalog_commands import COMMIT, catalog_record
@@ -23,6 +23,7 @@ from hermes_agent.app.plugins.terminal_io import confirm, is_interactive, printa
 from hermes_agent.config import load
 from hermes_agent.config.bounded_yaml import YamlRejected, parse_yaml
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.manifest import PluginManifest
 
 MAX_BYTES, FETCH_S, MAX_PLUGINS = 2**20, 10.0, 100
@@ -37,7 +38,7 @@ OPERATOR_KEYS = frozenset(
 SETTINGS = ("settings", "config")
 
 
-class PackMember(NamedTuple):
+class PackMember(LazyNamedTuple):
     """A plugin of a pack: an entry of the catalogue, or a commit of a repository."""
 
     name: str
@@ -51,7 +52,7 @@ class PackMember(NamedTuple):
         return f"{self.repo}#{self.subdir}" if self.repo and self.subdir else self.repo or self.name
 
 
-class PluginPack(NamedTuple):
+class PluginPack(LazyNamedTuple):
     """The content of a pack."""
 
     name: str

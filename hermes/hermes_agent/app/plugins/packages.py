@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.app.cli.command import activity
 from hermes_agent.app.manifest_cache import quiet_or_debug
@@ -32,6 +32,7 @@ from hermes_agent.app.plugins.sources import PluginSource
 from hermes_agent.app.plugins.staged_plugin import fetch, preview_registrations
 from hermes_agent.app.plugins.terminal_io import confirmed, printable, progress_printer, registers_lines, table
 from hermes_agent.core.errors import EXIT_OK, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.discovery import (
     BUNDLED,
     DECLARED,
@@ -61,7 +62,7 @@ AGENT = "hermes-agent"
 OutputListener = Callable[[bytes], None]
 
 
-class PluginWheel(NamedTuple):
+class PluginWheel(LazyNamedTuple):
     """A built package with entry points of plugins."""
 
     file: Path

@@ -11,7 +11,9 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 MAX_FILES, MAX_BYTES = 5_000, 2**20
 TEST_FOLDERS = frozenset({"test", "tests", "testing", "fixtures"})
@@ -33,7 +35,7 @@ _REVERSE_SHELL = re.compile(r"/dev/tcp/[\w.$-]+/\d+|\bnc\s+(?:-\w+\s+)*-e\s")
 _KEY_FILES = re.compile(r"\.ssh/id_(?:rsa|ed25519|ecdsa)\b|/etc/shadow\b|\.aws/credentials\b|\.gnupg/")
 
 
-class CodeFinding(NamedTuple):
+class CodeFinding(LazyNamedTuple):
     """One thing that the scan found."""
 
     level: Level

@@ -17,10 +17,11 @@ import threading
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system.processes import run, tool_environment
 
 GITHUB = "https://github.com/"
@@ -36,7 +37,7 @@ _SCP = re.compile(r"[\w.-]+@[\w.-]+:(?!//)\S+")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[\w., -]+\])?\s*((===?|~=|!=|[<>]=?).+|@\s*\S+)?")
 
 
-class PluginSource(NamedTuple):
+class PluginSource(LazyNamedTuple):
     """Where a plugin comes from."""
 
     kind: Literal["git", "directory", "archive", "pip"]

@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.app.cli.command import activity
 from hermes_agent.app.plugins.check import read_outcome
@@ -23,6 +23,7 @@ from hermes_agent.app.plugins.check_report import check_in_sandbox
 from hermes_agent.app.plugins.sources import ARCHIVES, GitProgram, PluginSource, copy_tree, fetch_git, unpack
 from hermes_agent.config.bounded_yaml import BoundedDocument, YamlRejected, read_yaml
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.discovery import BUNDLED, Discovery
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, InvalidManifest, PluginManifest, read_manifest
 from hermes_agent.plugins.requirements import hermes_refusal
@@ -37,7 +38,7 @@ PACKAGE_FILES = ("pyproject.toml", "setup.py", "PKG-INFO")
 MANIFEST_FIELDS = ("pip_dependencies", "permissions")
 
 
-class StagedPlugin(NamedTuple):
+class StagedPlugin(LazyNamedTuple):
     """A fetched plugin that can be moved into place."""
 
     manifest: PluginManifest
@@ -321,7 +322,7 @@ LIMIT_S = 120.0
 _NO_NAMES = frozenset({"requires_env", "provides_tools"})
 
 
-class RegistrationPreview(NamedTuple):
+class RegistrationPreview(LazyNamedTuple):
     """Result of loading a plugin in the sandbox."""
 
     loaded: bool

@@ -11,13 +11,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.app.plugins.check import report_on
 from hermes_agent.app.plugins.scan import scan_plugin, verdict_of
 from hermes_agent.app.plugins.terminal_io import printable
 from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.isolation.hosted_context import REFUSED
 from hermes_agent.plugins.manifest import (
     KNOWN_KEYS,
@@ -32,7 +33,7 @@ from hermes_agent.plugins.requirements import hermes_refusal, parse_clauses
 KINDS = {"provides_tools": "tools", "provides_hooks": "hooks"}
 
 
-class ValidationCheck(NamedTuple):
+class ValidationCheck(LazyNamedTuple):
     """One check of a plugin."""
 
     name: str

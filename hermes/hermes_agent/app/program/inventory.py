@@ -16,12 +16,12 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.system.files import JsonFile, exchange
 from hermes_agent.system.installation import (
     NAME,
@@ -57,7 +57,7 @@ SYSTEM_UNIT = Path("/etc/systemd/system/hermes-agent.service")
 """The unit of the system service."""
 
 
-@dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class InstalledProgram:
     """The installation that runs this process."""
 

@@ -18,10 +18,11 @@ import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent import __version__
 from hermes_agent.core.errors import EXIT_USAGE, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.closure import requirement
 from hermes_agent.system.installation import NAME, missing_packages, read_extras
 
@@ -35,7 +36,7 @@ PROBE_S = 120.0
 _EXTRA = re.compile(r"""\s*;\s*extra\s*==\s*["'][\w-]+["']""")
 
 
-class ReleaseSource(NamedTuple):
+class ReleaseSource(LazyNamedTuple):
     """A source tree or a wheel of the program."""
 
     path: Path

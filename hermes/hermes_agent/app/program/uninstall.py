@@ -13,7 +13,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from hermes_agent.app.cli.command import activity
@@ -29,6 +29,7 @@ from hermes_agent.app.program.inventory import (
 )
 from hermes_agent.app.setup.user_unit import remove_unit, unit_path
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.service.daemon_state import lock_holder
 from hermes_agent.system.installation import NAME, VERSIONS
 
@@ -38,7 +39,7 @@ _DATABASE = "state.db"
 _WITH_DATABASE = (f"{_DATABASE}-wal", f"{_DATABASE}-shm")
 
 
-@dataclass
+@lazy_dataclass
 class RemovalPlan:
     """What an uninstallation removes and what it leaves."""
 

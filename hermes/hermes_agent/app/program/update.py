@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 from hermes_agent.app.program.inventory import (
     SYSTEM_UNIT,
@@ -44,6 +44,7 @@ from hermes_agent.config import home_paths
 from hermes_agent.config.schema import render_path, walk
 from hermes_agent.config.yaml_reader import read_file
 from hermes_agent.core.errors import ConfigError, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.service.daemon_state import lock_holder, read_state
 from hermes_agent.store.migrations import create_restore_point, list_restore_points, restore_from_point, versions
 from hermes_agent.system.installation import NAME
@@ -274,7 +275,7 @@ class RunningDaemon(Protocol):
         ...
 
 
-class UnitDaemon(NamedTuple):
+class UnitDaemon(LazyNamedTuple):
     """A daemon in a systemd unit that starts this installation."""
 
     scope: Literal["user", "system"]

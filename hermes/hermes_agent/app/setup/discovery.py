@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from hermes_agent.config.settings import plain
 from hermes_agent.contracts.model_client import ClientProfile
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.host import Host
 from hermes_agent.models.model_catalog import fetch_model_ids
 from hermes_agent.models.providers import ModelEndpoint, ModelProvider
@@ -22,7 +22,7 @@ CONNECT_S = 0.5
 """Time limit for a connection to a model server, in seconds."""
 
 
-class FoundKey(NamedTuple):
+class FoundKey(LazyNamedTuple):
     """A key of a model provider, found in the environment or the home."""
 
     provider: ModelProvider
@@ -30,7 +30,7 @@ class FoundKey(NamedTuple):
     """Name of the variable that has the key."""
 
 
-class FoundServer(NamedTuple):
+class FoundServer(LazyNamedTuple):
     """A running model server that lists its models."""
 
     provider: ModelProvider
@@ -38,7 +38,7 @@ class FoundServer(NamedTuple):
     models: tuple[str, ...]
 
 
-class FoundClient(NamedTuple):
+class FoundClient(LazyNamedTuple):
     """A provider that brings its own client."""
 
     provider: ModelProvider
@@ -47,7 +47,7 @@ class FoundClient(NamedTuple):
     """Why it cannot answer yet; "" if it can."""
 
 
-class SetupSurvey(NamedTuple):
+class SetupSurvey(LazyNamedTuple):
     """Everything that the survey found."""
 
     keys: tuple[FoundKey, ...]

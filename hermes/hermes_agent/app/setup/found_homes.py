@@ -9,7 +9,6 @@ import contextlib
 import sqlite3
 import sys
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 
 from hermes_agent.app.cli.command import activity
@@ -18,6 +17,7 @@ from hermes_agent.app.setup.questions import Questions
 from hermes_agent.app.setup.steps import STATE_FILE
 from hermes_agent.config import home_paths, load
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system.files import JsonFile
 
 PLACES = (
@@ -29,7 +29,7 @@ PLACES = (
 """Usual homes, below the user's directory."""
 
 
-class FoundHome(NamedTuple):
+class FoundHome(LazyNamedTuple):
     """A home of another program."""
 
     program: str

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from hermes_agent.app.plugins.terminal_io import ask_text, confirm, is_interactive, printable
 from hermes_agent.core.errors import EXIT_USAGE, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 SHOWN = 20
 """Largest number of rows shown at once; the user narrows a longer list by typing a part of a name."""
 
 
-class Choice(NamedTuple):
+class Choice(LazyNamedTuple):
     """One row of a list that the user chooses from."""
 
     value: str

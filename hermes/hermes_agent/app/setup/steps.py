@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.app.doctor import probe_model, terminal_findings
 from hermes_agent.app.gateway_commands import set_up
@@ -21,6 +21,7 @@ from hermes_agent.config.dotenv import read_env_file, write_env_value
 from hermes_agent.config.edit import set_value
 from hermes_agent.config.yaml_reader import read_file
 from hermes_agent.core.errors import EXIT_USAGE, UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.redaction import redactor
 from hermes_agent.credentials.logins import is_key
 from hermes_agent.host import Host
@@ -35,7 +36,7 @@ OTHER_PROVIDER = "another provider with a key"
 OTHER_SERVER = "another OpenAI-compatible server"
 
 
-class Flags(NamedTuple):
+class Flags(LazyNamedTuple):
     """Answers on the command line; "" and None mean no answer."""
 
     provider: str = ""
@@ -48,7 +49,7 @@ class Flags(NamedTuple):
     service: str = ""
 
 
-class Plan(NamedTuple):
+class Plan(LazyNamedTuple):
     """Result of the model step; `key` is the only secret."""
 
     provider: ModelProvider

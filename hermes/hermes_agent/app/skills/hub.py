@@ -11,10 +11,11 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.app.skills.taps import Tap, Taps, TapSkill
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.skills.history import SkillHistory, difference, replace_folder, write_entries
 from hermes_agent.skills.scan import SkillEntry, SkillScan, read_entries, scan_skill
 from hermes_agent.skills.skill_file import HUB
@@ -24,7 +25,7 @@ POLICY = {"trusted": ("safe", "caution"), "community": ("safe",)}
 """The verdicts of the scan with which a skill is installed, by trust level of its tap."""
 
 
-class InstalledSkill(NamedTuple):
+class InstalledSkill(LazyNamedTuple):
     """A row of the lock."""
 
     name: str
@@ -39,7 +40,7 @@ class InstalledSkill(NamedTuple):
     updated_at: str
 
 
-class SkillUpdate(NamedTuple):
+class SkillUpdate(LazyNamedTuple):
     """A change that a tap has for an installed skill."""
 
     skill: TapSkill

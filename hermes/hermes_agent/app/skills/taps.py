@@ -13,11 +13,12 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 from urllib.parse import urlsplit
 
 from hermes_agent.app.plugins.sources import GitProgram, PluginSource, parse_source
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.skills.scan import MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES, SKILL_CHARS, SkillEntry
 from hermes_agent.skills.skill_file import HUB, SKILL_FILE, parse_document
 from hermes_agent.system.files import JsonFile
@@ -33,7 +34,7 @@ _SHORT = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 FORMS = "A tap is owner/repo, an https URL of a git repository, or a folder with one."
 
 
-class Tap(NamedTuple):
+class Tap(LazyNamedTuple):
     """A repository with skills."""
 
     repo: str
@@ -53,7 +54,7 @@ class Tap(NamedTuple):
         return hashlib.sha256(f"{self.repo}\0{self.path}".encode()).hexdigest()[:16]
 
 
-class TapSkill(NamedTuple):
+class TapSkill(LazyNamedTuple):
     """A skill of a tap, as the index has it."""
 
     tap: Tap
@@ -316,7 +317,7 @@ class Taps:
         return JsonFile(self._hub / "index" / f"{tap.key}.json")
 
 
-class _Row(NamedTuple):
+class _Row(LazyNamedTuple):
     mode: str
     sha: str
     size: int

@@ -20,8 +20,9 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, Protocol
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.isolation.process_state import memory_of
 from hermes_agent.plugins.pinned_files import SKIPPED
 from hermes_agent.system.plugin_unit import MOST_CODE, MOST_REQUEST, send_request
@@ -36,7 +37,7 @@ MEMORY = "memory"
 """Word for a limit of memory that was reached."""
 
 
-class ProcessEnd(NamedTuple):
+class ProcessEnd(LazyNamedTuple):
     """How a process ended."""
 
     code: int | None
@@ -90,7 +91,7 @@ class ProcessLauncher(Protocol):
         ...
 
 
-class StartedCommand(NamedTuple):
+class StartedCommand(LazyNamedTuple):
     """How a child is started."""
 
     argv: Sequence[str]
@@ -161,7 +162,7 @@ class ChildLauncher:
         return _Child(process, ours, command)
 
 
-class UnitRequest(NamedTuple):
+class UnitRequest(LazyNamedTuple):
     """What the unit needs for the process."""
 
     env: Mapping[str, str]

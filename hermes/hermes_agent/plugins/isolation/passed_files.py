@@ -11,9 +11,10 @@ import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.adapters.media import get_image_cache_dir, get_video_cache_dir
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import new_id
 from hermes_agent.plugins.isolation.values import UnusableValue
 
@@ -21,14 +22,14 @@ MAX_BYTES = 20 * 2**20
 """Largest file that is passed."""
 
 
-class PassedFile(NamedTuple):
+class PassedFile(LazyNamedTuple):
     """A file in a message."""
 
     name: str
     data: bytes
 
 
-class FileUse(NamedTuple):
+class FileUse(LazyNamedTuple):
     """Which arguments and results of a method name files."""
 
     inputs: Mapping[str, int]

@@ -22,8 +22,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.isolation.values import UnusableValue, describe_error, make_error
 
 logger = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class CallOverran(TimeoutError):
         self.number = number
 
 
-class CallTarget(NamedTuple):
+class CallTarget(LazyNamedTuple):
     """What a call is made to."""
 
     key: str
@@ -66,7 +67,7 @@ class CallTarget(NamedTuple):
     """A method of the object; empty calls the function itself."""
 
 
-class PeerHandlers(NamedTuple):
+class PeerHandlers(LazyNamedTuple):
     """The functions of one side that its `Peer` calls."""
 
     serve: Callable[[CallTarget, Any, Any], Any]

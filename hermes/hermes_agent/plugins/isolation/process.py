@@ -16,10 +16,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from hermes_agent.core.backoff import Backoff
 from hermes_agent.core.errors import PluginError
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.isolation.launchers import MEMORY, ProcessLauncher, StartedProcess
 from hermes_agent.plugins.isolation.peer import (
     CANCEL_S,
@@ -62,7 +63,7 @@ class PluginProcessDown(PluginError):
     """The process of a plugin did not carry out a call."""
 
 
-class ProcessPlan(NamedTuple):
+class ProcessPlan(LazyNamedTuple):
     """What a process needs."""
 
     key: str

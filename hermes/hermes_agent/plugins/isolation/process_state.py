@@ -13,8 +13,9 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.plugins.plugin_data import FOLDER, state_namespace
 from hermes_agent.system.process_tree import resident_bytes, start_time
 from hermes_agent.workspace.sandbox.file_rules import is_inside
@@ -29,7 +30,7 @@ UNIT_HINT = "run `packaging/systemd/plugin {}` as root (NixOS: `plugins.isolated
 """How an operator gives a plugin a unit."""
 
 
-class ProcessState(NamedTuple):
+class ProcessState(LazyNamedTuple):
     """The state of the process of a plugin, as users see it."""
 
     status: str

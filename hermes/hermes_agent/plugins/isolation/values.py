@@ -17,9 +17,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from hermes_agent.core.calls import parameters_of
+from hermes_agent.core.lazy_types import LazyNamedTuple
 
 KIND = "$"
 """Key that marks a value that JSON lacks."""
@@ -61,7 +62,7 @@ class HostPlaceholder:
         return f"<{self._name}, in the process of the agent>"
 
 
-class FunctionShape(NamedTuple):
+class FunctionShape(LazyNamedTuple):
     """What the caller of a function sees of it."""
 
     name: str

@@ -11,8 +11,8 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.policy.shell.paths import is_credential, is_home, is_system_directory, is_vital
 from hermes_agent.policy.shell.script import NETWORK, UNDETERMINED, UNKNOWN, NestedCode, PossibleScript, word_set
 
@@ -101,7 +101,7 @@ _KILLS = re.compile(r"\bkill\b\W*[-\w]*\W*,?\s*-1\b")
 _DISK = re.compile(r"[\"'](/dev/(?!null|zero|u?random|tty|std|fd/|shm)[\w/.-]+)[\"']")
 
 
-class _Language(NamedTuple):
+class _Language(LazyNamedTuple):
     """The rows of a language in `languages.txt`."""
 
     words: frozenset[str]

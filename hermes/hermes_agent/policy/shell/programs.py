@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.policy.shell.paths import is_temporary, resolve_place
 from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand, ShellWord
 
 
-class ProgramEffect(NamedTuple):
+class ProgramEffect(LazyNamedTuple):
     """An effect of a program, with the slots of the arguments that it concerns."""
 
     kind: str
@@ -26,7 +26,7 @@ class ProgramEffect(NamedTuple):
     """Slots that exclude the effect when they are given."""
 
 
-class Program(NamedTuple):
+class Program(LazyNamedTuple):
     """The rows of a program or of a subcommand in the table."""
 
     effects: tuple[ProgramEffect, ...] = ()
@@ -42,7 +42,7 @@ class Program(NamedTuple):
         return any(effect.kind == kind for effect in self.effects)
 
 
-class Arguments(NamedTuple):
+class Arguments(LazyNamedTuple):
     """The arguments of a command, split into options and operands by the table."""
 
     options: tuple[tuple[str, str | None, int], ...]

@@ -6,8 +6,8 @@ import ast
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.policy.shell.script import UNKNOWN
 
 _METHODS = frozenset({"unlink", "rmdir", "rmtree", "removedirs", "remove_p", "rmtree_p"})
@@ -19,7 +19,7 @@ _TURNS = 4
 _WHOLE = re.compile(r"\*\*?(?:/\*(?:\.\*)?)?|\*\.\*")
 
 
-class _Walk(NamedTuple):
+class _Walk(LazyNamedTuple):
     """The directory through which a variable iterates."""
 
     place: str

@@ -14,9 +14,9 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 
 UNKNOWN = "\N{OBJECT REPLACEMENT CHARACTER}"
 """Placeholder in a word for a part that only the running shell knows."""
@@ -46,7 +46,7 @@ def word_set(name: str) -> frozenset[str]:
     return frozenset(word_list(name))
 
 
-class ShellWord(NamedTuple):
+class ShellWord(LazyNamedTuple):
     """One argument after expansion."""
 
     text: str
@@ -66,7 +66,7 @@ class ShellWord(NamedTuple):
         return UNKNOWN not in self.text
 
 
-class ShellRedirect(NamedTuple):
+class ShellRedirect(LazyNamedTuple):
     """A redirect, such as `> target`."""
 
     operator: str
@@ -81,7 +81,7 @@ class ShellRedirect(NamedTuple):
         return ">" in self.operator
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ShellCommand:
     """A simple command."""
 
@@ -170,7 +170,7 @@ class PossibleScript(str):
     __slots__ = ()
 
 
-class NestedCode(NamedTuple):
+class NestedCode(LazyNamedTuple):
     """The code that a command or a piece of code runs."""
 
     parts: tuple[ShellCommand | str, ...] = ()
@@ -190,7 +190,7 @@ class NestedCode(NamedTuple):
         return found
 
 
-class ShellScript(NamedTuple):
+class ShellScript(LazyNamedTuple):
     """All commands that a text would run, in order, with nested ones."""
 
     commands: tuple[ShellCommand, ...]
@@ -323,7 +323,7 @@ def fold_names(text: str) -> str:
     return text.translate(_LOOKALIKES)
 
 
-class ShellRule(NamedTuple):
+class ShellRule(LazyNamedTuple):
     """A kind of danger, and the test for it."""
 
     key: str

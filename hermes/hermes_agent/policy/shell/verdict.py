@@ -13,8 +13,8 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.policy.command_patterns import CommandPattern, CommandPatterns
 from hermes_agent.policy.shell.parser import read_script
 from hermes_agent.policy.shell.paths import resolve_place
@@ -49,7 +49,7 @@ _WILD = frozenset("*?[")
 _HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
 
-class ShellVerdict(NamedTuple):
+class ShellVerdict(LazyNamedTuple):
     """The verdict on a command."""
 
     hardline: str = ""
@@ -174,7 +174,7 @@ def _runs_what_it_made_executable(script: ShellScript) -> bool:
     return False
 
 
-class _Entry(NamedTuple):
+class _Entry(LazyNamedTuple):
     """A simple command that an entry of `command_allowlist` names."""
 
     via: tuple[str, ...]

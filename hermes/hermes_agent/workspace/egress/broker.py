@@ -18,8 +18,8 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.policy.network import InvalidHost, format_entry, is_address, log_connection, parse_host
 from hermes_agent.system.safe_http import AddressRejected, resolve_host
 from hermes_agent.workspace.egress.destinations import (
@@ -70,7 +70,7 @@ class BadHead(ValueError):
     """A request head is invalid; the message has the reason."""
 
 
-class Head(NamedTuple):
+class Head(LazyNamedTuple):
     """The destination of a request to the proxy, and the data to send there first."""
 
     host: str
@@ -201,7 +201,7 @@ def _read_name(data: bytes, at: int) -> tuple[str, int]:
 CONNECT_S = 20.0
 
 
-class BrokerLimits(NamedTuple):
+class BrokerLimits(LazyNamedTuple):
     """What the commands of a network may use of a broker."""
 
     connections: int = 64

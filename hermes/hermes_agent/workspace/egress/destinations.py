@@ -12,12 +12,13 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from urllib.parse import unquote, urlsplit
 
 from hermes_agent.adapters.proxies import resolve_proxy_url
 from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.policy import Refusal
 from hermes_agent.policy.network import HostTable, HostTables, Mode, format_entry
 from hermes_agent.runtime.bridge import Bridge
@@ -124,7 +125,7 @@ _UNRESOLVED = (
 UNLISTED = "`network.hosts` does not name it (`terminal.network` is `hosts`)"
 
 
-@dataclass(eq=False)
+@lazy_dataclass(eq=False)
 class NetworkCall:
     """A running tool call with commands that use the network."""
 

@@ -20,10 +20,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.policy.network import HostTables, Mode
 from hermes_agent.workspace.egress.destinations import ConnectionPolicy, NetworkCall
 from hermes_agent.workspace.egress.namespace_process import PORTS
@@ -45,7 +46,7 @@ class NoNamespace(OSError):
     """No namespace can be made; the message has the reason."""
 
 
-class Namespace(NamedTuple):
+class Namespace(LazyNamedTuple):
     """A network namespace with a loopback of its own; its sockets are the only way out."""
 
     user: int
@@ -147,7 +148,7 @@ _DESCRIPTIONS = {
 }
 
 
-@dataclass(eq=False)
+@lazy_dataclass(eq=False)
 class _Network:
     """A network namespace with its broker."""
 

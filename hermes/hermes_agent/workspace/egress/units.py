@@ -17,10 +17,11 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.system.unit_network import MOST_PORTS, PACKET, PORT, HostPort, is_listening, reset_connection
 from hermes_agent.workspace.egress.broker import PROXY, PROXY_URL, Broker, RateLimit
 from hermes_agent.workspace.egress.destinations import ConnectionPolicy, NetworkCall
@@ -38,7 +39,7 @@ UNIT_PROXY = {**PROXY, **{name: f"http://127.0.0.1:{PORT}" for name, value in PR
 """The variables of `PROXY` for a systemd unit."""
 
 
-@dataclass(eq=False)
+@lazy_dataclass(eq=False)
 class _Unit:
     """A unit that is connected."""
 

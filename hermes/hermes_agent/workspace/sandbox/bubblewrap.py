@@ -21,8 +21,9 @@ import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system.files import PRIVATE, write_atomic
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox.file_rules import is_inside, is_of_home, steering_reason
@@ -38,7 +39,7 @@ IO_URING_SETUP = 425
 """Number of the system call on all machines."""
 
 
-class Abi(NamedTuple):
+class Abi(LazyNamedTuple):
     """Numbers of one system call interface."""
 
     audit: int

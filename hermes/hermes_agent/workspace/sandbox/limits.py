@@ -22,10 +22,9 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.system.process_tree import SCOPE
 from hermes_agent.workspace.sandbox.sandbox import Probed, run_probe
 
@@ -45,7 +44,7 @@ ENDING_S = 0.2
 ENTER = 'for g; do shift; test "$g" = -- && break; echo $$ >"$g/cgroup.procs" || exit 125; done; exec "$@"'
 
 
-class _Place(NamedTuple):
+class _Place(LazyNamedTuple):
     """A directory in which groups are made, and the values by file for each group."""
 
     base: Path
@@ -282,7 +281,7 @@ COUNTED_IN_NAMESPACES = (5, 14)
 """First kernel in which `RLIMIT_NPROC` counts the processes of a user namespace separately."""
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ProcessLimits:
     """Most memory and processes; 0 for no limit."""
 
@@ -299,7 +298,7 @@ class ProcessLimits:
 UNLIMITED = ProcessLimits()
 
 
-class LimitedCommand(NamedTuple):
+class LimitedCommand(LazyNamedTuple):
     """A program that runs another one within limits."""
 
     argv: list[str]

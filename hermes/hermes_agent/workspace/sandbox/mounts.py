@@ -22,8 +22,8 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.redaction import redactor
 from hermes_agent.system.files import PRIVATE, write_atomic
 from hermes_agent.workspace.paths import PathRules
@@ -192,14 +192,14 @@ _Place = tuple[int, str] | None
 """Mount namespace and root of a process; None without the permission to read them."""
 
 
-class _Mount(NamedTuple):
+class _Mount(LazyNamedTuple):
     device: str
     root: str
     """The mounted directory of the file system."""
     point: str
 
 
-class _Outside(NamedTuple):
+class _Outside(LazyNamedTuple):
     """The processes outside the sandbox."""
 
     tables: dict[tuple[int, _Place], str]

@@ -7,16 +7,16 @@ import site
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import hermes_agent
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.workspace.egress.networks import Networks
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from hermes_agent.workspace.sandbox.file_rules import SYSTEM, is_inside
 
 
-class PluginFiles(NamedTuple):
+class PluginFiles(LazyNamedTuple):
     """The files that the process of a plugin sees in addition to the system and the interpreter."""
 
     home: str

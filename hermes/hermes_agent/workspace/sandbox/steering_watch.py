@@ -19,9 +19,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.core.caches import LruDict
+from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.system.files import DIRECTORY, hold_directory, open_beneath, replace_at
 from hermes_agent.workspace.sandbox.file_rules import (
     GIT_FILES,
@@ -60,7 +61,7 @@ class TooManyDirectories(Exception):
     """A directory has more directories in it than can be searched."""
 
 
-class SteeringDirectory(NamedTuple):
+class SteeringDirectory(LazyNamedTuple):
     """The state of a directory when it was read."""
 
     identity: tuple[int, int, int] | None
@@ -77,7 +78,7 @@ DirectoryReader = Callable[[int, str, int], SteeringDirectory]
 """Reads a directory: (open directory above, path below it, present time) to its state, as `read_directory`."""
 
 
-class SteeringState(NamedTuple):
+class SteeringState(LazyNamedTuple):
     """The steering files below a directory at one time."""
 
     items: dict[str, str]
