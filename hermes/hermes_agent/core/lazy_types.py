@@ -104,7 +104,7 @@ def _delete(self: Any, name: str) -> None:
 
 
 def _frozen(self: object) -> list[Any]:
-    """Return the lazy frozen classes of an object; one function for all of them takes a tenth of the memory."""
+    """Return the lazy frozen classes of an object, which share the two functions above."""
     return [cls for cls in type(self).__mro__ if vars(cls).get("__setattr__") is _set]
 
 
