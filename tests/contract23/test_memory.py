@@ -107,7 +107,7 @@ def register(ctx):
         assert host.dispatch_tool("mine") == "done"
         assert "mine" in host.commands
         assert host.module.seen["names"] == ["register_hook"]
-        assert [line.text for line in host.log if "register_tool() raised ToolSchemaError" in line.text]
+        assert [line.text for line in host.log if "register_tool() raised ValueError" in line.text]
         assert "FROM USER" in recalled(host)
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from hermes_agent.agent.compressor import message_tokens, rough_tokens
+from hermes_agent.agent.compressor import TokenCount, match_messages, rough_tokens
 from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.agent.turn_context import Interrupted, TurnContext
 from hermes_agent.contracts import context_engine
@@ -28,39 +27,14 @@ logger = logging.getLogger(__name__)
 API_MODE = "chat_completions"
 MEMORY_S = 8.0
 """Time limit for the memory provider to say what must be kept."""
+SELECT_S = 5.0
+"""Time limit for what the engine of a plugin is asked or notified of besides compactions."""
 UNDERCOUNT_RATIO = 3
 """A reported usage is ignored if a rough count of the text alone is this many times higher."""
 DOUBT_RATIO = 1000
 """Tokens of text below which the reported usage is not checked."""
 HELD_WINDOWS = 4
 """Context windows of messages that are kept in memory for a server that truncates; beyond that, half of them."""
-
-
-class _TokenCount:
-    """Token count of a history that grows; only new messages are counted."""
-
-    def __init__(self) -> None:
-        self.tokens = 0
-        self.text = 0
-        """Tokens of text alone."""
-        self._count = 0
-        self._last: Message | None = None
-
-    def add(self, history: Sequence[Message]) -> bool:
-        """Count new messages; return False for another history than the last time, which is counted in full."""
-        grew = self._count == 0
-        if not grew and self._count <= len(history):
-            last = history[self._count - 1]
-            grew = last is self._last or last == self._last
-        if not grew:
-            self.tokens = self.text = self._count = 0
-        for message in history[self._count :]:
-            in_text, others = message_tokens(message.to_dict())
-            self.tokens += in_text + others
-            self.text += in_text
-            self._last = message
-        self._count = len(history)
-        return grew
 
 
 class ContextUsage(LazyNamedTuple):
@@ -115,7 +89,7 @@ class SessionCompaction:
         self._model: tuple[str, str, int] | None = None
         self._limits: dict[str, int] = {}
         """Context windows that providers named when they refused a request, by model."""
-        self._counted = _TokenCount()
+        self._counted = TokenCount()
         self._size: tuple[int, int] | None = None
         """Tokens of the last request, and those of the history at that time."""
         self._size_is_real = False
@@ -162,7 +136,11 @@ class SessionCompaction:
         try:
             if not (is_full or await self._is_time(context, size)):
                 return ""
-            return await self._compact(context, size, force=is_full)
+            if await self._prune(context, size):
+                size = self.size(context, tools)
+                if not await self._is_time(context, size):
+                    return ""
+            return self._status(await self._compact(context, size, force=is_full), size)
         except UserError as exc:
             self._not_below = size + size // 10
             logger.warning("compaction: failed: %s", exc)
@@ -280,9 +258,21 @@ class SessionCompaction:
         elif usage.threshold:
             count = (self.engine.get_status() or {}).get("compression_count") or 0
             lines.append(f"It is made shorter at {usage.threshold} tokens; {count} time(s) so far.")
+            own = self.plugin and context_engine.overrides(self.engine, "should_compress_info")
+            if own and (why := await self._reason(usage.tokens)):
+                lines.append(why)
         else:
             lines.append("The context window of the model is unknown; set `model.context_length`.")
         return "\n".join(lines)
+
+    async def _reason(self, tokens: int) -> str:
+        """Return why the engine of a plugin would shorten now, or would not; "" if it gives no reason."""
+        try:
+            due, why = await self._bridge.run(self.engine.should_compress_info, tokens, deadline_s=SELECT_S)
+        except Exception as exc:  # noqa: BLE001 - a plugin's engine
+            logger.warning("context engine of plugin `%s`: should_compress_info failed: %r", self.plugin, exc)
+            return ""
+        return f"{'Due now' if due else 'Not due now'}: {why}" if why else ""
 
     def on_leave(self, messages: Messages) -> None:
         """Note that the conversation was closed with these messages."""
@@ -361,7 +351,7 @@ class SessionCompaction:
             try:
                 ask = partial(context_engine.compress, self.engine, list(given), **offered)
                 with context.use_scope():
-                    after, origin = _match_messages(before, await context.interrupt.run(self._bridge.run(ask)))
+                    after, origin = match_messages(before, await context.interrupt.run(self._bridge.run(ask)))
                 break
             except Interrupted:
                 raise
@@ -380,7 +370,7 @@ class SessionCompaction:
             )
         await context.history.replace(after, origin, (tokens_before, tokens_after))
         # not by a new count of the same object: an engine may keep the number of messages and the last one
-        self._counted, self._size = _TokenCount(), None
+        self._counted, self._size = TokenCount(), None
         left = max(tokens - tokens_before, 0) + tokens_after
         self._not_below = left + left // 4 if await self._is_time(context, left) else 0
         logger.info("compacted: %d messages became %d", len(before), len(after))
@@ -392,6 +382,78 @@ class SessionCompaction:
             f" {len(after)}, about {tokens_after}. What was said stays in the session's transcript."
         )
 
+    async def _prune(self, context: TurnContext, tokens: int) -> bool:
+        """Let the engine of a plugin shorten results of tools; return whether the history became shorter."""
+        if not self.plugin or not context_engine.overrides(self.engine, "prune_tool_results_only"):
+            return False
+        before = list(context.history.messages)
+        given = [m.to_dict() for m in before]
+        ask = partial(
+            context_engine.call_supported, self.engine, "prune_tool_results_only", given, current_tokens=tokens
+        )
+        try:
+            shorter, count = await context.interrupt.run(self._bridge.run(ask))
+            after, origin = match_messages(before, shorter) if count else (before, {})
+        except Interrupted:
+            raise
+        except Exception as exc:  # noqa: BLE001 - a plugin's engine; the compaction follows
+            logger.warning("context engine of plugin `%s`: prune_tool_results_only failed: %r", self.plugin, exc)
+            return False
+        sizes = rough_tokens(given), rough_tokens(m.to_dict() for m in after)
+        if sizes[1] >= sizes[0]:
+            return False
+        await context.history.replace(after, origin, sizes)
+        self._counted, self._size = TokenCount(), None
+        logger.info("compaction: %s results of tools shortened by plugin `%s`", count, self.plugin)
+        return True
+
+    def _status(self, notice: str, tokens: int) -> str:
+        """Return the notice after a compaction without a request, as the engine of a plugin words it."""
+        if not notice or not self.plugin:
+            return notice
+        try:
+            own = self.engine.get_automatic_compaction_status_message(
+                phase="compress", default_message=notice, approx_tokens=tokens
+            )
+        except Exception as exc:  # noqa: BLE001 - a plugin's engine
+            logger.warning("context engine of plugin `%s`: its notice failed: %r", self.plugin, exc)
+            return notice
+        return str(own or "")
+
+    async def select(self, context: TurnContext, sent: list[Message]) -> list[Message]:
+        """Return the messages of a request: those that the engine of a plugin selects, or `sent`."""
+        if not self.plugin or not context_engine.overrides(self.engine, "select_context"):
+            return sent
+        given = [m.to_dict() for m in sent]
+        offered: dict[str, Any] = {
+            "conversation_messages": self.current(),
+            "incoming_message": next((m for m in reversed(given) if m.get("role") == "user"), None),
+            "budget_tokens": self.context_length(context),
+        }
+        ask = partial(context_engine.call_supported, self.engine, "select_context", given, **offered)
+        try:
+            chosen = await context.interrupt.run(self._bridge.run(ask, deadline_s=SELECT_S))
+            return sent if chosen is None else match_messages(sent, chosen)[0]
+        except Interrupted:
+            raise
+        except Exception as exc:  # noqa: BLE001 - a plugin's engine; the request is sent as it is
+            logger.warning("context engine of plugin `%s`: select_context failed: %r", self.plugin, exc)
+            return sent
+
+    async def complete_turn(self, usage: Usage, **ids: Any) -> None:
+        """Notify the engine of a plugin of the end of a turn."""
+        if not self.plugin or not context_engine.overrides(self.engine, "on_turn_complete"):
+            return
+        total = usage.total_tokens
+        counts = {"prompt_tokens": total - usage.output_tokens, "completion_tokens": usage.output_tokens}
+        counts["total_tokens"] = total
+        engine, messages = self.engine, self.current()
+        call = partial(context_engine.call_supported, engine, "on_turn_complete", messages, **ids)
+        try:
+            await self._bridge.run(call, usage=counts if total else None, deadline_s=SELECT_S)
+        except Exception as exc:  # noqa: BLE001 - a plugin's engine, and nothing depends on it
+            logger.warning("context engine of plugin `%s`: on_turn_complete failed: %r", self.plugin, exc)
+
     async def _memory_context(self, context: TurnContext, messages: Messages) -> str:
         """Return what the memory provider wants to keep, or "" after a time limit."""
         ask = self._before
@@ -402,33 +464,3 @@ class SessionCompaction:
         except TimeoutError:
             logger.warning("memory provider: no answer within %g s to what a compaction must keep", MEMORY_S)
             return ""
-
-
-def _match_messages(before: Sequence[Message], shorter: Messages) -> tuple[list[Message], dict[int, int]]:
-    """Return the messages of a shorter history, and for those that stayed their index: new to old.
-
-    The latest user message is added if it is missing.
-
-    Raises:
-        ValueError: an item is no message.
-    """
-    places: dict[str, deque[int]] = {}
-    for index, message in enumerate(before):
-        places.setdefault(_message_key(message.to_dict()), deque()).append(index)
-    after: list[Message] = []
-    origin: dict[int, int] = {}
-    for value in shorter:
-        found = places.get(_message_key(value))
-        if found:
-            origin[len(after)] = found[0]
-            after.append(before[found.popleft()])
-        else:
-            after.append(Message.from_dict(value))
-    latest = next((m for m in reversed(before) if m.role == "user"), None)
-    if latest is not None and not any(m.role == "user" and latest.text in m.text for m in after):
-        after.append(latest)
-    return after, origin
-
-
-def _message_key(value: dict[str, Any]) -> str:
-    return json.dumps(value, sort_keys=True, default=repr)

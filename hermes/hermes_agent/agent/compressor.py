@@ -6,7 +6,9 @@ results. Source: plugin contract §8.4, §12.3 (`compression`).
 
 from __future__ import annotations
 
+import json
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +16,7 @@ from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.contracts.context_engine import DEFAULT_ENGINE, ContextEngine, Messages
 from hermes_agent.core.errors import ContextTooLong, ModelError, UserError
 from hermes_agent.core.lazy_types import LazyNamedTuple
-from hermes_agent.core.messages import text_content
+from hermes_agent.core.messages import Message, text_content
 from hermes_agent.core.text import count_tokens
 
 logger = logging.getLogger(__name__)
@@ -289,3 +291,60 @@ def _shortened(message: dict[str, Any]) -> dict[str, Any]:
         return message
     gap = f"\n[… {len(text) - 2 * half} characters are left out: the conversation was too long …]\n"
     return {**message, "content": f"{text[:half]}{gap}{text[-half:]}"}
+
+
+class TokenCount:
+    """Token count of a history that grows; only new messages are counted."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.text = 0
+        """Tokens of text alone."""
+        self._count = 0
+        self._last: Message | None = None
+
+    def add(self, history: Sequence[Message]) -> bool:
+        """Count new messages; return False for another history than the last time, which is counted in full."""
+        grew = self._count == 0
+        if not grew and self._count <= len(history):
+            last = history[self._count - 1]
+            grew = last is self._last or last == self._last
+        if not grew:
+            self.tokens = self.text = self._count = 0
+        for message in history[self._count :]:
+            in_text, others = message_tokens(message.to_dict())
+            self.tokens += in_text + others
+            self.text += in_text
+            self._last = message
+        self._count = len(history)
+        return grew
+
+
+def match_messages(before: Sequence[Message], shorter: Messages) -> tuple[list[Message], dict[int, int]]:
+    """Return the messages of a shorter history, and for those that stayed their index: new to old.
+
+    The latest user message is added if it is missing.
+
+    Raises:
+        ValueError: an item is no message.
+    """
+    places: dict[str, deque[int]] = {}
+    for index, message in enumerate(before):
+        places.setdefault(_message_key(message.to_dict()), deque()).append(index)
+    after: list[Message] = []
+    origin: dict[int, int] = {}
+    for value in shorter:
+        found = places.get(_message_key(value))
+        if found:
+            origin[len(after)] = found[0]
+            after.append(before[found.popleft()])
+        else:
+            after.append(Message.from_dict(value))
+    latest = next((m for m in reversed(before) if m.role == "user"), None)
+    if latest is not None and not any(m.role == "user" and latest.text in m.text for m in after):
+        after.append(latest)
+    return after, origin
+
+
+def _message_key(value: dict[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)

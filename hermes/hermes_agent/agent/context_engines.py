@@ -17,7 +17,7 @@ from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, ContextEngine, Messages, copy_engine
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
-from hermes_agent.core.messages import Message
+from hermes_agent.core.messages import Message, Usage
 from hermes_agent.core.registry import Owner
 from hermes_agent.tools import ToolRegistry, tool_error
 
@@ -112,6 +112,11 @@ class ContextEngines:
             if is_final:
                 del self._compactions[session_id]
                 await self._end(session_id, compaction)
+
+    async def complete_turn(self, session_id: str, usage: Usage, **ids: Any) -> None:
+        """Notify the engine of a session of the end of a turn."""
+        if (compaction := self._compactions.get(session_id)) is not None:
+            await compaction.complete_turn(usage, session_id=session_id, **ids)
 
     async def end(self) -> None:
         """End the engines of all sessions."""

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.context_engines import ContextEngines
 from hermes_agent.agent.model_step import ModelStep
@@ -39,6 +39,9 @@ from hermes_agent.core.redaction import StreamMask, redactor
 from hermes_agent.models.fallback import RetryNotice
 from hermes_agent.models.model_catalog import cost_usd
 from hermes_agent.sessions import TURN, UsageRecord
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.compaction import SessionCompaction
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +89,8 @@ async def run_turn(
             context.history.record.turn_record(turn.id).end = state
             await context.history.commit()
             await _track_answer(turn)
+            ids = {"turn_id": turn.id, "api_call_count": turn.requests, "interrupted": turn.end == "interrupted"}
+            await engines.complete_turn(context.session.id, turn.usage, **ids)
             model = turn.model or context.model.name
             ended = (turn.finish_reason, turn.caller_calls)
             yield TurnFinished(turn.text, turn.end, turn.usage, model, turn.id, *ended)
@@ -246,7 +251,7 @@ async def _fitted_step(
     for left in range(TOO_LONG_TRIES - 1, -1, -1):
         begun = False
         try:
-            async with contextlib.aclosing(_model_step(turn, tools, reminder)) as items:
+            async with contextlib.aclosing(_model_step(turn, tools, compaction, reminder)) as items:
                 async for item in items:
                     begun = True
                     if isinstance(item, ModelAnswer):
@@ -262,16 +267,26 @@ async def _fitted_step(
         yield Notice(sentence, "warning")
 
 
+async def _messages_to_send(
+    context: TurnContext, compaction: SessionCompaction, reminder: str
+) -> tuple[list[Message], list[Message]]:
+    """Return the messages of the next request as the history has them, and as they are sent."""
+    own = context.history.accepted()
+    sent = context.history.messages_to_send() if context.history.sent_texts else own
+    if (chosen := await compaction.select(context, sent)) is not sent:
+        sent = repaired(chosen)
+    if reminder:
+        own, sent = (repaired([*each, Message("user", reminder)]) for each in (own, sent))
+    return own, sent
+
+
 async def _model_step(
-    turn: TurnState, tools: Any, reminder: str = ""
+    turn: TurnState, tools: Any, compaction: SessionCompaction, reminder: str = ""
 ) -> AsyncGenerator[TextDelta | ReasoningDelta | ModelAnswer | Notice, None]:
     """Send one model request; its answer is in the history when it is yielded."""
     context = turn.context
     turn.context.interrupt.check()
-    own = context.history.accepted()
-    sent = context.history.messages_to_send() if context.history.sent_texts else own
-    if reminder:
-        own, sent = (repaired([*each, Message("user", reminder)]) for each in (own, sent))
+    own, sent = await _messages_to_send(context, compaction, reminder)
     turn.requests += 1
     context.model.calls += 1
     await context.history.commit()

@@ -211,6 +211,11 @@ def get_source_environment() -> Mapping[str, str]:
     return os.environ
 
 
+def source_child_env() -> dict[str, str]:
+    """Return a copy of the environment of a secret source, for a program that it starts."""
+    return dict(get_source_environment())
+
+
 def broadcast_plugin_event(plugin_id: str, event: str, payload: Mapping[str, Any] | None = None) -> None:
     """Check the event `plugin.ID.EVENT` and log it; there are no desktop clients to receive it.
 

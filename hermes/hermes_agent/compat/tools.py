@@ -126,6 +126,7 @@ def handle_function_call(
     turn_id: str | None = None,
     api_request_id: str | None = None,
     user_task: str | None = None,
+    skip_tool_execution_middleware: bool = False,
     **kwargs: Any,
 ) -> str:
     """Call a tool as a model would and return its result; errors are returned as results.
@@ -133,6 +134,7 @@ def handle_function_call(
     Outside a conversation, hooks receive the ids that are given here.
 
     Args:
+        skip_tool_execution_middleware: ignored: a middleware may be a guard.
         kwargs: for the handler.
     """
     kwargs["task_id"] = task_id or new_id("task")

@@ -21,9 +21,11 @@ __all__ = [
     "CONTEXT_ENGINE",
     "DEFAULT_ENGINE",
     "ContextEngine",
+    "call_supported",
     "choose_context_engine",
     "compress",
     "copy_engine",
+    "overrides",
     "should_compress",
 ]
 
@@ -49,6 +51,8 @@ class ContextEngine(abc.ABC):
     threshold_percent: float = 0.75
     protect_first_n: int = 3
     protect_last_n: int = 6
+    emit_automatic_compaction_status: bool = True
+    """Whether users see a notice after a compaction that they did not request."""
 
     @property
     @abc.abstractmethod
@@ -72,6 +76,53 @@ class ContextEngine(abc.ABC):
 
         An engine gets the arguments that it names; `model` may be another of them.
         """
+
+    def should_compress_info(self, prompt_tokens: int | None = None) -> tuple[bool, str | None]:
+        """Return whether to shorten now, and the reason for users; None for no reason."""
+        return self.should_compress(prompt_tokens), None
+
+    def prune_tool_results_only(self, messages: Messages, current_tokens: int | None = None) -> tuple[Messages, int]:
+        """Return the conversation with shorter results of tools, and how many; called before a compaction."""
+        return messages, 0
+
+    def select_context(
+        self,
+        request_messages: Messages,
+        *,
+        conversation_messages: Messages | None = None,
+        incoming_message: dict[str, Any] | None = None,
+        budget_tokens: int = 0,
+    ) -> Messages | None:
+        """Return the messages to send in place of `request_messages`, or None for those.
+
+        It is called before each model request; the history stays.
+
+        Args:
+            conversation_messages: the history.
+            incoming_message: the latest message of the user.
+            budget_tokens: the context window; 0 if unknown.
+        """
+        return None
+
+    def on_turn_complete(self, messages: Messages, usage: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """Handle the end of a turn that has an answer or was interrupted.
+
+        Args:
+            messages: a copy of the history.
+            usage: the sums of the turn; None if no answer arrived.
+            kwargs: `turn_id`, `session_id`, `api_call_count`, `interrupted`.
+        """
+
+    def get_automatic_compaction_status_message(
+        self, *, phase: str, default_message: str, **context: Any
+    ) -> str | None:
+        """Return the notice after a compaction that the user did not request; None for no notice.
+
+        Args:
+            phase: `compress`.
+            context: `approx_tokens`, the size before it.
+        """
+        return default_message if self.emit_automatic_compaction_status else None
 
     def clone_for_agent(self) -> ContextEngine:
         """Return the instance for one conversation: by default a deep copy."""
@@ -191,6 +242,19 @@ def compress(engine: ContextEngine, messages: Messages, **offered: Any) -> Messa
     if not isinstance(shorter, list):
         raise TypeError(f"context engine '{engine.name}': compress() returned {type(shorter).__name__}, not a list")
     return shorter
+
+
+def overrides(engine: ContextEngine, method: str) -> bool:
+    """Return whether an engine has an optional method of its own."""
+    own = getattr(type(engine), method, None)
+    return own is not None and own is not getattr(ContextEngine, method)
+
+
+def call_supported(engine: ContextEngine, method: str, messages: Messages, **offered: Any) -> Any:
+    """Call a method of an engine with messages and the offered arguments that it names."""
+    function = getattr(engine, method)
+    names, takes_all = keywords_of(function)
+    return function(messages, **{name: value for name, value in offered.items() if takes_all or name in names})
 
 
 def _accepted_arguments(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:

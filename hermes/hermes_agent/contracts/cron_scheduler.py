@@ -56,13 +56,35 @@ class CronScheduler(abc.ABC):
     def on_jobs_changed(self) -> None:
         """Handle an added, changed or removed job."""
 
+    def register_job(self, job: Mapping[str, Any]) -> None:
+        """Handle an added or changed job: `id`, `name`, `schedule`, `prompt`, `enabled` and `next_run_at`."""
+
+    @property
+    def supports_force_fire(self) -> bool:
+        """Whether `claim_fire` claims a paused job with `force`; the agent's own requests need none."""
+        return False
+
     def recover_interrupted(self) -> int:
         """Recover the jobs that the previous process interrupted; return their number."""
         return 0
 
-    def fire_due(self, job_id: str, *, adapters: Any = None, loop: Any = None) -> bool:
+    def fire_due(
+        self, job_id: str, *, adapters: Any = None, loop: Any = None, force: bool = False, manual: bool = False
+    ) -> bool:
         """Run a job that is due; return whether it ran."""
-        return self.run_due is not None and self.run_due(job_id)
+        claimed = self.claim_fire(job_id, force=force, manual=manual)
+        return claimed is not None and self.fire_claimed(claimed, adapters=adapters, loop=loop)
+
+    def claim_fire(self, job_id: str, *, force: bool = False, manual: bool = False) -> dict[str, Any] | None:
+        """Return the job for `fire_claimed`, or None if nothing runs jobs; the agent itself claims it durably."""
+        return None if self.run_due is None else {"id": job_id, "force": force, "manual": manual}
+
+    def fire_claimed(
+        self, claimed_job: Mapping[str, Any], *, adapters: Any = None, loop: Any = None, cancel_event: Any = None
+    ) -> bool:
+        """Run a claimed job; return whether it ran."""
+        is_cancelled = cancel_event is not None and cancel_event.is_set()
+        return not is_cancelled and self.run_due is not None and self.run_due(str(claimed_job["id"]))
 
     def reconcile(self) -> None:
         """Compare the plan of an external scheduler with the jobs."""

@@ -15,12 +15,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hermes_agent.config import hermes_home
 from hermes_agent.contracts.kind import Kind, ModelService, SelectedProvider, select_available, select_by_name
 from hermes_agent.system.files import PRIVATE, write_atomic
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = [
     "DEFAULT_ASPECT_RATIO",
@@ -32,6 +35,7 @@ __all__ = [
     "choose_image_gen",
     "choose_video_gen",
     "error_result",
+    "fetch_file",
     "image_error_response",
     "image_success_response",
     "normalize_reference_images",
@@ -112,10 +116,30 @@ def save_base64(folder: str, b64_data: str, *, prefix: str, extension: str) -> P
 
 
 def save_url(folder: str, url: str, *, prefix: str, timeout: float, max_bytes: int) -> Path:
-    """Fetch `url` and save it. `timeout`: limit of the whole transfer, in seconds.
+    """Fetch `url` and save it; see `fetch_file`."""
+    return fetch_file(folder, url, prefix=prefix, timeout=timeout, max_bytes=max_bytes)
+
+
+def fetch_file(
+    folder: str,
+    url: str,
+    *,
+    prefix: str,
+    timeout: float,
+    max_bytes: int,
+    headers: Mapping[str, str] | None = None,
+    require_video_content_type: bool = False,
+    trusted_origin: str | None = None,
+) -> Path:
+    """Fetch `url` and save it.
+
+    Args:
+        timeout: limit of the whole transfer, in seconds.
+        headers: additional headers, which only the first address gets, and no address of a redirect.
+        trusted_origin: scheme and host (`https://HOST`) that may get the headers; None: those of `url`.
 
     Raises:
-        ValueError: it is no HTTP address, or the file has more than `max_bytes`.
+        ValueError: it is no HTTP address, the file has more than `max_bytes`, or its type is no video.
         TimeoutError: the transfer took longer.
         httpx.HTTPError: the request failed.
     """
@@ -124,10 +148,26 @@ def save_url(folder: str, url: str, *, prefix: str, timeout: float, max_bytes: i
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"cannot fetch {url[:120]!r}: expected http:// or https://")
     end = time.monotonic() + timeout
-    with httpx.stream("GET", url, timeout=timeout, follow_redirects=True) as response:
-        response.raise_for_status()
-        data = _read(response.iter_bytes(), url, end, max_bytes)
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    own = urlsplit(url)
+    is_trusted = trusted_origin is None or f"{own.scheme}://{own.netloc}" == trusted_origin.rstrip("/")
+    target = url
+    if headers and is_trusted:
+        with httpx.stream("GET", url, timeout=timeout, headers=dict(headers)) as first:
+            if first.next_request is None:
+                return _save_response(folder, url, prefix, end, max_bytes, require_video_content_type, first)
+            target = str(first.next_request.url)
+    with httpx.stream("GET", target, timeout=timeout, follow_redirects=True) as response:
+        return _save_response(folder, url, prefix, end, max_bytes, require_video_content_type, response)
+
+
+def _save_response(
+    folder: str, url: str, prefix: str, end: float, max_bytes: int, is_video: bool, response: httpx.Response
+) -> Path:
+    response.raise_for_status()
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if is_video and not kind.startswith("video/"):
+        raise ValueError(f"{url[:120]} is of type {kind or 'unknown'}: expected a video")
+    data = _read(response.iter_bytes(), url, end, max_bytes)
     extensions = _EXTENSIONS[folder]
     suffix = urlsplit(url).path.rpartition("/")[2].rpartition(".")[2].lower()
     known = suffix if suffix in extensions.values() else next(iter(extensions.values()))
@@ -317,7 +357,7 @@ def choose_video_gen(
 
 save_b64_video = partial(save_base64, "videos", prefix="video", extension="mp4")
 save_bytes_video = partial(save_bytes, "videos", prefix="video", extension="mp4")
-save_url_video = partial(save_url, "videos", prefix="video", timeout=180.0, max_bytes=200 * 1024 * 1024)
+save_url_video = partial(fetch_file, "videos", prefix="video", timeout=180.0, max_bytes=200 * 1024 * 1024)
 video_error_response = partial(error_result, "video")
 
 

@@ -17,6 +17,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_agent.contracts.kind import Kind
+from hermes_agent.contracts.secret_source import PooledCredential
+from hermes_agent.core.calls import call_supported
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.redaction import mask_arguments, redactor
@@ -36,6 +38,7 @@ __all__ = [
     "TASK_DEFAULTS",
     "UnsignedRequest",
     "WITHOUT_EFFECT",
+    "ask_profile",
     "check_profile",
     "split_names",
     "classify_by_profile",
@@ -43,6 +46,7 @@ __all__ = [
     "fetch_model_entries",
     "fetch_model_ids",
     "make_auxiliary_task",
+    "overrides",
 ]
 
 
@@ -92,26 +96,6 @@ class NotSignedIn(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-
-
-@lazy_dataclass
-class PooledCredential:
-    """A sign-in at a provider, as a plugin's `auth_handler` stores it and `refresh_credential` reads it."""
-
-    provider: str
-    id: str = ""
-    label: str = ""
-    auth_type: str = "oauth"
-    priority: int = 0
-    source: str = ""
-    access_token: str = ""
-    refresh_token: str | None = None
-    base_url: str | None = None
-    expires_at: float | str | None = None
-    """End of the token, in seconds since the epoch; `expires_at_ms` goes before it."""
-    expires_at_ms: int | None = None
-    last_refresh: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @lazy_dataclass
@@ -265,6 +249,54 @@ class ProviderProfile:
         """
         raise NotImplementedError
 
+    def listed(self) -> bool:
+        """Return whether lists of providers show it."""
+        return not self.hidden
+
+    def discover_models(self, **options: Any) -> Any:
+        """Return the models of the provider: names, or mappings with `id`; None: `fetch_models` lists them.
+
+        Args:
+            options: `api_key`, `base_url` and `timeout`, as for `fetch_models`.
+        """
+        return None
+
+    def resolve_aux_model(self, *, vision: bool = False) -> str:
+        """Return the model of auxiliary tasks, or of those with images; "": `default_aux_model`."""
+        return ""
+
+    def default_reasoning_config(self, model: str) -> dict[str, Any] | None:
+        """Return how a model reasons by default: `enabled` and `effort`; None: the provider decides."""
+        return None
+
+    def supported_reasoning_efforts(self, model: str) -> tuple[str, ...] | None:
+        """Return the efforts that a model takes; () for none, None if that is unknown."""
+        return None
+
+    def get_model_context_length(self, model: str) -> int | None:
+        """Return the context window of a model in tokens; None if the profile does not know it."""
+        return None
+
+    def get_usage_cost(self, model: str, usage: Any) -> Any:
+        """Return the cost of an answer in dollars; None: prices decide.
+
+        Args:
+            usage: `input_tokens` (without cached ones), `output_tokens`, `cache_read_tokens`, `total_tokens`.
+        """
+        return None
+
+    def fetch_account_usage(self, *, base_url: str | None = None, api_key: str | None = None) -> Any:
+        """Return what is left of an account; nothing here shows it."""
+        return None
+
+    def build_client_kwargs_extras(self, **context: Any) -> dict[str, Any]:
+        """Return arguments of the client of an SDK; the agent's own client takes none."""
+        return {}
+
+    def setup_status(self, **options: Any) -> dict[str, Any]:
+        """Return what the provider still needs; the setup tests it with a request."""
+        return {}
+
     def default_vision_model(self) -> str | None:
         """Return a model that accepts images."""
         return None
@@ -290,9 +322,30 @@ WITHOUT_EFFECT = (
 """Fields of a profile that the agent accepts and does not use."""
 
 
+UNUSED_METHODS = ("fetch_account_usage", "build_client_kwargs_extras", "setup_status")
+"""Methods of a profile that the agent does not call."""
+
+
 def fields_without_effect(profile: ProviderProfile) -> list[str]:
-    """Return the fields that a profile sets and that the agent does not use."""
-    return [name for name in WITHOUT_EFFECT if getattr(profile, name, None)]
+    """Return the fields that a profile sets, and the methods that it has, and that the agent does not use."""
+    fields = [name for name in WITHOUT_EFFECT if getattr(profile, name, None)]
+    return fields + [name for name in UNUSED_METHODS if overrides(profile, name)]
+
+
+def overrides(profile: ProviderProfile, method: str) -> bool:
+    """Return whether a profile has a method of its own."""
+    return getattr(type(profile), method, None) is not getattr(ProviderProfile, method)
+
+
+def ask_profile(profile: ProviderProfile, method: str, *args: Any, **options: Any) -> Any:
+    """Return the answer of a method of a profile; None without one of its own, and after a failure."""
+    if not overrides(profile, method):
+        return None
+    try:
+        return call_supported(getattr(profile, method), tuple(("", value) for value in args), options)
+    except Exception as exc:  # noqa: BLE001 - a plugin's profile; the agent decides itself
+        logger.warning("%s of model provider `%s` failed: %r", method, profile.name, exc)
+        return None
 
 
 async def classify_by_profile(profile: ProviderProfile, error: ModelError, model: str, run: RunHooks | None) -> Any:

@@ -25,6 +25,7 @@ __all__ = [
     "SHAPES",
     "ErrorKind",
     "FetchResult",
+    "PooledCredential",
     "SecretSource",
     "is_valid_env_name",
     "check_secret_source",
@@ -167,3 +168,23 @@ def _enabled(source: SecretSource, cfg: Any) -> bool:
     except Exception as exc:  # noqa: BLE001 - plugin code: a failing source must not hide the others
         logger.warning("secret source '%s': is_enabled() failed: %s: %s", source.name, type(exc).__name__, exc)
         return False
+
+
+@lazy_dataclass
+class PooledCredential:
+    """A sign-in at a provider, as a plugin's `auth_handler` stores it and `refresh_credential` reads it."""
+
+    provider: str
+    id: str = ""
+    label: str = ""
+    auth_type: str = "oauth"
+    priority: int = 0
+    source: str = ""
+    access_token: str = ""
+    refresh_token: str | None = None
+    base_url: str | None = None
+    expires_at: float | str | None = None
+    """End of the token, in seconds since the epoch; `expires_at_ms` goes before it."""
+    expires_at_ms: int | None = None
+    last_refresh: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)

@@ -27,6 +27,7 @@ __all__ = [
     "StreamingTTSProvider",
     "TTSProvider",
     "TranscriptionProvider",
+    "TranscriptionStreamSession",
     "choose_transcription",
     "choose_tts",
     "register_streaming",
@@ -113,6 +114,14 @@ class TTSProvider(ModelService):
         """Return the speech in pieces, as they are synthesized."""
         raise NotImplementedError(f"TTS provider '{self.name}' does not stream")
 
+    def warm(self) -> None:
+        """Prepare for the first text: load a model, open a connection. Called once, before `synthesize`."""
+        return
+
+    def release(self) -> None:
+        """Release what `warm` made: another provider is selected, or the process ends."""
+        return
+
     def list_voices(self) -> list[dict[str, Any]]:
         """Return the voices, each with at least `id`."""
         return []
@@ -180,8 +189,39 @@ BUILTIN_STT = frozenset({"deepinfra", "elevenlabs", "groq", "local", "local_comm
 """Reserved names, which plugins cannot use."""
 
 
+class TranscriptionStreamSession(abc.ABC):
+    """A transcription of speech while it is spoken."""
+
+    @abc.abstractmethod
+    def push_audio(self, pcm: bytes) -> None:
+        """Add sound: signed samples of 16 bits, 16,000 per second, one channel."""
+
+    @abc.abstractmethod
+    def finalize(self) -> dict[str, Any]:
+        """End the speech and return what `transcribe` returns."""
+
+    def partial_transcript(self) -> str:
+        """Return what is understood so far."""
+        return ""
+
+
 class TranscriptionProvider(ModelService):
     """A provider that transcribes audio files."""
+
+    @property
+    def streaming_capable(self) -> bool:
+        """Whether `open_stream_session` works. The agent transcribes files alone: it records no microphone."""
+        return False
+
+    def open_stream_session(
+        self, *, language: str | None = None, prompt: str | None = None
+    ) -> TranscriptionStreamSession:
+        """Begin to transcribe speech while it is spoken.
+
+        Raises:
+            NotImplementedError: the provider transcribes files alone.
+        """
+        raise NotImplementedError(f"transcription provider '{self.name}' does not stream")
 
     @abc.abstractmethod
     def transcribe(

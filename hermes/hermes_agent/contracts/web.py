@@ -11,6 +11,7 @@ contract §8.9.
 from __future__ import annotations
 
 import abc
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ __all__ = [
     "BROWSER",
     "BROWSER_PREFERENCE",
     "BrowserProvider",
+    "ComputerUseProvider",
     "LOCAL_BROWSER",
     "SEARCH_PREFERENCE",
     "WEB_SEARCH",
@@ -38,6 +40,8 @@ __all__ = [
     "search_result",
 ]
 
+
+logger = logging.getLogger(__name__)
 
 WEB_SEARCH = Kind("web_search", "register_web_search_provider", "web search provider", is_used=True)
 
@@ -51,6 +55,10 @@ class WebSearchProvider(Provider):
     @abc.abstractmethod
     def is_available(self) -> bool:
         """Return whether it can be used now, without a network request."""
+
+    def is_keyless_available(self) -> bool:
+        """Return whether it can be used now without a key; it is then selected where no other provider is."""
+        return False
 
     def supports_search(self) -> bool:
         """Return whether `search` is supported."""
@@ -116,7 +124,18 @@ def choose_web_search(
     for name in (*SEARCH_PREFERENCE, *able):
         if name in able and is_provider_available(able[name]):
             return SelectedProvider(able[name], "web.backend is not set; the first available provider is used")
+    for provider in able.values():
+        if _is_keyless(provider):
+            return SelectedProvider(provider, "web.backend is not set; the first provider that needs no key is used")
     return SelectedProvider(None, "none is available")
+
+
+def _is_keyless(provider: WebSearchProvider) -> bool:
+    try:
+        return bool(provider.is_keyless_available())
+    except Exception as exc:  # noqa: BLE001 - a plugin's provider
+        logger.warning("web search provider '%s': is_keyless_available failed: %r", provider.name, exc)
+        return False
 
 
 def extracted_pages(answer: Any, urls: Sequence[str]) -> list[dict[str, Any]]:
@@ -136,6 +155,19 @@ def extracted_pages(answer: Any, urls: Sequence[str]) -> list[dict[str, Any]]:
 
 
 BROWSER = Kind("browser", "register_browser_provider", "browser provider")
+
+
+class ComputerUseProvider(Provider):
+    """A provider that operates a desktop. None is registered: no tool here uses a desktop."""
+
+    @abc.abstractmethod
+    def create_backend(self, *, permission_mode: str = "standard") -> Any:
+        """Return what operates the desktop, with the mode `standard`, `bounded` or `unrestricted`."""
+
+    def doctor(self) -> Any:
+        """Return what a check of the provider found."""
+        return None
+
 
 LOCAL_BROWSER = "local"
 """Value of `browser.cloud_provider` for a browser on this machine."""

@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from hermes_agent.contracts.cron_scheduler import CronScheduler
@@ -123,6 +124,7 @@ class JobScheduler:
         self._changed.set()
         if self._scheduler is not None and self._spawn is not None:
             self._spawn(self._scheduler.on_jobs_changed)
+            self._spawn(partial(self._register_jobs, self._scheduler, asyncio.get_running_loop()))
 
     async def _tick(self) -> None:
         while True:
@@ -192,10 +194,20 @@ class JobScheduler:
 
         def work() -> None:
             scheduler.recover_interrupted()
+            self._register_jobs(scheduler, loop)
             scheduler.start(self._stop, adapters={}, loop=loop)
 
         scheduler.run_due = fire
         spawn(work)
+
+    def _register_jobs(self, scheduler: CronScheduler, loop: asyncio.AbstractEventLoop) -> None:
+        """Pass each enabled job to an external scheduler that plans jobs one by one, in a thread."""
+        if type(scheduler).register_job is CronScheduler.register_job:
+            return
+        for job in asyncio.run_coroutine_threadsafe(self.call(JobStore.jobs), loop).result():
+            if job.enabled:
+                values = {name: getattr(job, name) for name in ("id", "name", "prompt", "deliver", "enabled")}
+                scheduler.register_job({**values, "schedule": str(job.schedule), "next_run_at": job.next_run})
 
     async def _fire(self, job_id: str) -> bool:
         job = await self.call(JobStore.find, job_id)

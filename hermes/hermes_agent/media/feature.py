@@ -52,6 +52,8 @@ SPEECH = tool_schema(
 )
 
 
+RELEASE_S = 5.0
+"""Time limit of a speech provider for the release of what it prepared, when the host closes."""
 _PICTURES = ("image_url", "reference_image_urls")
 
 
@@ -192,6 +194,12 @@ def register(ctx: Registrar, deps: MediaDeps) -> MediaServices:
         listeners=lambda hook: [plugin for plugin, _ in deps.hooks.listeners(hook)],
     )
     register_tools(ctx, media, partial(can_describe_images, deps))
+
+    async def release() -> None:
+        if media.is_warm:
+            await deps.bridge.run(media.release_speech, deadline_s=RELEASE_S)
+
+    ctx.on_close(release)
     return MediaServices(media, media.speech_file, media.stream_speech, media.transcript_text)
 
 

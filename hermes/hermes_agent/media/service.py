@@ -109,6 +109,7 @@ class MediaService:
     """Calls the listeners of a hook (`HookBus.fire`)."""
     listeners: Callable[[str], Collection[str]] = lambda hook: ()
     """Returns the keys of the plugins that listen to a hook."""
+    _warmed: TTSProvider | None = None
 
     # -- text to speech---------------------------------------------------------------------------------------------
 
@@ -159,6 +160,7 @@ class MediaService:
         place = self.home / "cache" / "audio" / f"{new_id('speech')}{suffix}"
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
+            self._prepare(provider)
             written = provider.synthesize(text, str(place), format=kind)
         except Exception as exc:  # of a plugin; the result reports it, as upstream does
             logger.warning("speech provider %s: failed", provider.name, exc_info=True)
@@ -178,6 +180,25 @@ class MediaService:
             "voice_compatible": voice,
         }
 
+    def _prepare(self, provider: TTSProvider) -> None:
+        """Let a provider prepare for its first text, and release the previous one."""
+        if provider is self._warmed:
+            return
+        self.release_speech()
+        self._warmed = provider
+        _call_quietly(provider, "warm")
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether a provider prepared for speech."""
+        return self._warmed is not None
+
+    def release_speech(self) -> None:
+        """Let the provider that speaks release what it prepared."""
+        previous, self._warmed = self._warmed, None
+        if previous is not None:
+            _call_quietly(previous, "release")
+
     def _judge(self, text: str, provider: str) -> SpeechVerdict:
         """Return what the plugins let be spoken."""
         required = Settings(self.values()).tts.pre_synthesis.required_plugins
@@ -190,6 +211,8 @@ class MediaService:
         provider = self.select_speech().provider
         if provider is not None and not is_provider_available(provider):
             provider = None
+        if provider is not None and getattr(provider, "streams_pcm", False):
+            self._prepare(provider)
         return stream_speech(text, plain(Settings(self.values()).tts), provider, self._judge)
 
     def copy_picture(self, picture: str) -> str:
@@ -354,6 +377,14 @@ def _move_file(file: Path, target: Path) -> Path:
         replace_at(directory, target.name, file.read_bytes())
     file.unlink()
     return target
+
+
+def _call_quietly(provider: TTSProvider, method: str) -> None:
+    """Call an optional method of a provider; a failure is logged."""
+    try:
+        getattr(provider, method, lambda: None)()
+    except Exception as exc:  # noqa: BLE001 - a plugin's provider, which may still speak
+        logger.warning("speech provider %s: %s failed: %r", provider.name, method, exc)
 
 
 def _error_text(exc: Exception) -> str:

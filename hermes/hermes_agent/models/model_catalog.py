@@ -17,11 +17,13 @@ import logging
 import re
 import time
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from hermes_agent.contracts.model_client import ModelAnswer
-from hermes_agent.contracts.model_provider import ProviderProfile, fetch_model_entries
+from hermes_agent.contracts.model_provider import ProviderProfile, ask_profile, fetch_model_entries, overrides
 from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import Usage
 from hermes_agent.models.bundled import bundled_client_profiles
@@ -149,11 +151,19 @@ class ModelCatalog:
         name = endpoint.provider.name
         tells = name == REPORTS_COST and (name, model) not in self._silent
         own = endpoint.client_profile
-        is_free = own.is_free if own is not None else False
+        is_free = own.is_free if own is not None else overrides(endpoint.provider.profile, "get_usage_cost")
         return is_free or tells or self.known_info(endpoint, model).cost_usd(Usage()) is not None
 
     def listed_cost_usd(self, endpoint: ModelEndpoint, model: str, usage: Usage) -> float | None:
         """Return the cost of an answer by known prices, or None."""
+        own = None
+        if overrides(endpoint.provider.profile, "get_usage_cost"):
+            tokens = {"input_tokens": usage.input_tokens - usage.cached_tokens, "output_tokens": usage.output_tokens}
+            tokens |= {"cache_read_tokens": usage.cached_tokens, "cache_write_tokens": 0, "reasoning_tokens": 0}
+            given = SimpleNamespace(**tokens, prompt_tokens=usage.input_tokens, total_tokens=usage.total_tokens)
+            own = ask_profile(endpoint.provider.profile, "get_usage_cost", model, given)
+        if isinstance(own, (int, float, Decimal)) and not isinstance(own, bool) and own >= 0:
+            return float(own)
         cost = self.known_info(endpoint, model).cost_usd(usage)
         if cost is None and reported_cost_usd(endpoint.provider.name, usage.details) is None:
             self._silent.add((endpoint.provider.name, model))
@@ -169,6 +179,7 @@ class ModelCatalog:
             return 0
         own = isinstance(block, Mapping) and model in (block.get("default") or model)
         given = block.get("context_length") if own else None
+        given = given or ask_profile(endpoint.provider.profile, "get_model_context_length", model)
         return int(given or self.known_info(endpoint, model).context_length or USUAL_CONTEXT)
 
     def kept_names(self, endpoint: ModelEndpoint) -> list[str]:
@@ -280,6 +291,8 @@ def _fetch_entries(endpoint: ModelEndpoint) -> list[dict[str, Any]] | None:
     key = endpoint.key or None
     if not profile.supports_model_listing:
         return None
+    if found := ask_profile(profile, "discover_models", api_key=key, base_url=endpoint.base_url, timeout=TIMEOUT_S):
+        return [entry if isinstance(entry, dict) else {"id": str(entry)} for entry in found]
     if type(profile).fetch_models is not ProviderProfile.fetch_models:
         try:
             ids = profile.fetch_models(api_key=key, base_url=endpoint.base_url, timeout=TIMEOUT_S)

@@ -11,6 +11,7 @@ The first rule that applies selects the provider:
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 from hermes_agent.config.effective import header_secrets
 from hermes_agent.config.settings import Settings, plain
 from hermes_agent.contracts.model_client import ClientProfile, ModelClient
+from hermes_agent.contracts.model_provider import ProviderProfile, ask_profile
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.redaction import redactor
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from hermes_agent.contracts.model_provider import RunHooks
     from hermes_agent.models.client import HttpModelClient
     from hermes_agent.models.http_transport import HttpTimeouts
+
+logger = logging.getLogger(__name__)
 
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
@@ -156,7 +160,7 @@ def select_model(
             hint="Name one with `hermes config set model.default NAME`, or `hermes --model NAME`.",
             exit_status=EXIT_USAGE,
         )
-    effort = config.agent.reasoning_effort.strip()
+    effort = _effort(config.agent.reasoning_effort.strip(), found.profile, name)
 
     def client(own: ModelEndpoint) -> HttpModelClient:
         from hermes_agent.models.client import HttpModelClient  # a start sends no request, and needs no protocol
@@ -179,6 +183,18 @@ def select_model(
         pool = _pool(endpoint, entry if strategy else {}, credentials, stored)
         keys = (pools or KeyPools()).in_rotation(pool, strategy) or keys
     return selection(keys[0], tuple(map(selection, keys[1:])))
+
+
+def _effort(configured: str, profile: ProviderProfile, model: str) -> str:
+    """Return the effort of reasoning: the configured one or that of the profile, if the model takes it."""
+    usual = None if configured else ask_profile(profile, "default_reasoning_config", model)
+    is_on = isinstance(usual, Mapping) and usual.get("enabled", True)
+    effort = str(usual.get("effort") or "") if is_on and usual is not None else configured
+    supported = ask_profile(profile, "supported_reasoning_efforts", model) if effort else None
+    if supported is None or effort in supported:
+        return effort
+    logger.warning("model %s takes no reasoning effort %r: it is left out", model, effort)
+    return ""
 
 
 def _deadlines(entry: Mapping[str, Any]) -> HttpTimeouts:
@@ -291,7 +307,7 @@ def is_selected_by_key(provider: ModelProvider) -> bool:
     # tokens of GitHub or of a cloud serve other purposes, too
     profile = provider.profile
     usable = provider.needs_key and provider.api_mode in API_MODES and profile.auth_type == "api_key"
-    return usable and not profile.hidden
+    return usable and profile.listed()
 
 
 def _endpoint(

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from hermes_agent.config.settings import plain
 from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest
-from hermes_agent.contracts.model_provider import BUILTIN_TASKS, TASK_DEFAULTS
+from hermes_agent.contracts.model_provider import BUILTIN_TASKS, TASK_DEFAULTS, ask_profile
 from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.log_context import log_context
 from hermes_agent.core.messages import Message
@@ -493,8 +493,7 @@ def _default_model(ground: HostServices, provider: str, task: str | None) -> str
     active = ground.config.settings.model
     if active.provider == provider and active.default:
         return active.default
-    profile = ground.model_providers.profile(provider)
-    if profile is None:
+    if (profile := ground.model_providers.profile(provider)) is None:
         return ""
-    seeing = profile.default_vision_model() if task == "vision" else None
-    return seeing or profile.default_aux_model
+    own = ask_profile(profile, "resolve_aux_model", vision=task == "vision")
+    return str(own or (profile.default_vision_model() if task == "vision" else "") or profile.default_aux_model)

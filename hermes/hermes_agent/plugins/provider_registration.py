@@ -29,6 +29,7 @@ from hermes_agent.plugins.handles import PluginRegistration
 from hermes_agent.plugins.host_services import KINDS, WrongProviderType
 from hermes_agent.plugins.prompt_sections import PromptSection
 from hermes_agent.plugins.registration import Registration, add_once, note_refused_tool
+from hermes_agent.system.processes import withhold_variables
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +57,24 @@ def register_provider(by: Registration, kind: str, provider: Any) -> PluginRegis
     else:
         persistent = kind == "dashboard_auth"
         by.registered(spec.kind, name)
-        return by.enter(kind, name, lambda: by.services.providers[kind].withdraw(name, provider), persistent=persistent)
+        if kind == "terminal_env":
+            _withhold(by, provider)
+        return by.enter(kind, name, lambda: _withdraw(by, kind, name, provider), persistent=persistent)
     return None
+
+
+def _withhold(by: Registration, provider: Any) -> None:
+    """Keep the variables of a terminal environment provider from other processes (`strip_env_keys`)."""
+    try:
+        withhold_variables(by.key, provider.strip_env_keys)
+    except Exception as exc:  # noqa: BLE001 - a plugin's code
+        by.note(f"strip_env_keys failed, so that its variables are not withheld: {type(exc).__name__}: {exc}")
+
+
+def _withdraw(by: Registration, kind: str, name: str, provider: Any) -> bool:
+    if kind == "terminal_env":
+        withhold_variables(by.key, ())
+    return by.services.providers[kind].withdraw(name, provider)
 
 
 def register_model_provider(by: Registration, profile: Any) -> PluginRegistration | None:

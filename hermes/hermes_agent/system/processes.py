@@ -41,6 +41,17 @@ _NEVER = frozenset(
 _NEVER_STARTS = ("WATCHDOG_", "LISTEN_", "MEMORY_PRESSURE_")
 
 
+_withheld: dict[str, frozenset[str]] = {}
+"""By plugin: variables that no process gets that works for the model."""
+
+
+def withhold_variables(owner: str, names: Iterable[str]) -> None:
+    """Keep variables from all processes that work for the model; an empty list ends that."""
+    _withheld.pop(owner, None)
+    if given := frozenset(map(str, names)):
+        _withheld[owner] = given
+
+
 def tool_environment(environ: Mapping[str, str], *, passthrough: Iterable[str] = ()) -> dict[str, str]:
     """Return the environment of a process that works for the model: only listed variables.
 
@@ -48,7 +59,7 @@ def tool_environment(environ: Mapping[str, str], *, passthrough: Iterable[str] =
         passthrough: additional names, from `terminal.env_passthrough`. Variables of the service manager (notify socket,
             credential directory, …) are left out even if they are named.
     """
-    wanted = set(passthrough)
+    wanted = set(passthrough).difference(*_withheld.values())
     for name in sorted(wanted):
         if name in _NEVER or name.startswith(_NEVER_STARTS):
             logger.warning("terminal.env_passthrough: variable of the service manager is not passed on: %s", name)

@@ -177,10 +177,6 @@ BROWSER = "browser_navigate"
 WEB = ("web_search", "web_extract")
 
 
-class ToolSchemaError(ValueError, TypeError):
-    """Error: the schema of a tool has another type than upstream's registry accepts."""
-
-
 def schema_problem(name: str, schema: object) -> str | None:
     """Return what is wrong with the types of a tool's schema, or None."""
     if not isinstance(schema, dict):

@@ -26,7 +26,6 @@ from hermes_agent.core.registry import (
 )
 from hermes_agent.core.text import as_names
 from hermes_agent.tools.arguments import (
-    ToolSchemaError,
     function_definition,
     name_problem,
     schema_problem,
@@ -167,12 +166,12 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         Raises:
             PermissionError: `override` without the operator's permission.
             TypeError: the handler cannot be called.
-            ToolSchemaError: the schema or its `parameters` is no dict.
+            ValueError: the schema or its `parameters` is no dict.
         """
         if not callable(handler):
             raise TypeError(f"the handler of tool {name!r} is {handler!r}: expected something that can be called")
         if (problem := schema_problem(name, schema)) is not None:
-            raise ToolSchemaError(problem)
+            raise ValueError(problem)
         entry = ToolEntry(
             name,
             toolset,

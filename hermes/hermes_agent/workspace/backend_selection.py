@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.config import hermes_home
 from hermes_agent.contracts.kind import SelectedProvider
 from hermes_agent.contracts.terminal_env import (
     BUILTIN_BACKENDS,
@@ -245,11 +246,16 @@ class PluginBackend(HostBackend):
 
     @property
     def description(self) -> str:
-        return f"Commands run in {self._ask('env_description', 'another place')}."
+        place = self._ask("cache_path_base", None)
+        cache = f" What is in {hermes_home()}/cache here is in {place} there." if place else ""
+        return f"Commands run in {self._ask('env_description', 'another place')}.{cache}"
 
     def checks(self) -> list[tuple[bool, str, str]]:
         try:
-            return [(bool(ok), str(label), str(detail)) for ok, label, detail in self._provider.doctor_checks()]
+            rows = [(bool(ok), str(label), str(detail)) for ok, label, detail in self._provider.doctor_checks()]
+            if any(not ok for ok, _, _ in rows) and (steps := self._provider.setup_instructions()):
+                rows.append((False, f"{self.name} setup", " ".join(map(str, steps))))
+            return rows
         except Exception as exc:  # noqa: BLE001 - a plugin's code
             return [(False, f"{self.name} cannot be checked", f"{type(exc).__name__}: {exc}")]
 

@@ -224,9 +224,7 @@ def test_a_call_is_resolved_by_repair_and_coercion(house):
     assert house.dispatcher.resolve(ToolCall("c", "read_file", "  "), ["read_file"]) == ("read_file", {})
 
 
-@pytest.mark.parametrize(
-    "parameters", ["text", {"properties": {"a": {"anyOf": 5}}}, {"properties": {"a": {"type": 7}}}]
-)
+@pytest.mark.parametrize("parameters", [{"properties": {"a": {"anyOf": 5}}}, {"properties": {"a": {"type": 7}}}])
 def test_a_schema_that_makes_no_sense_leaves_the_arguments_as_they_are(house, parameters):
     house.tools.register("odd", "t", {"parameters": parameters}, lambda args: "", owner=Owner(BUILTIN))
 

@@ -71,7 +71,7 @@ def _models(names: tuple[str, ...]) -> str:
 
 def discover(host: Host) -> SetupSurvey:
     """Look for keys, model servers and providers with their own client; this takes at most a few seconds."""
-    providers = [provider for provider in host.model_providers.providers() if not provider.profile.hidden]
+    providers = [provider for provider in host.model_providers.providers() if provider.profile.listed()]
     return SetupSurvey(
         tuple(key for provider in providers if (key := _find_key(host, provider)) is not None),
         tuple(server for provider in providers if (server := _find_server(host, provider)) is not None),
