@@ -140,6 +140,7 @@
 
       devShells = forEachSystem (pkgs: {
         # What a machine without Nix has to bring; the tools are those of requirements/dev.txt, in .venv, either way.
+        # Python has the version of nixpkgs, which may be later than the 3.11 of Debian 12 in ci.yml.
         default = pkgs.mkShell {
           packages = [
             pkgs.git

@@ -9,8 +9,13 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "hermes" / "hermes_agent"
 
+LOCK = r"fcntl\.(flock|lockf)\("
+SHORTENED = r"\[:[^\]]*\](\.rstrip\(\))?(\}| \+ [\"'])(…|\.\.\.)[\"']|\[:room\] \+ mark"
+"""A text is cut, and a mark put behind it."""
+
 HOMES: dict[str, tuple[str, dict[str, str]]] = {
-    r"fcntl\.(flock|lockf)\(": ("system/locks.py", {}),
+    LOCK: ("system/locks.py", {}),
+    SHORTENED: ("core/text.py", {"app/plugins/install.py": "the first digits of a hash"}),
     r"inspect\.signature\(": (
         "core/calls.py",
         {
@@ -50,3 +55,21 @@ def test_a_primitive_is_used_in_its_home_alone(primitive: str) -> None:
     home, exceptions = HOMES[primitive]
     using = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if re.search(primitive, path.read_text())}
     assert using == {home, *exceptions}
+
+
+@pytest.mark.parametrize("primitive", [LOCK, SHORTENED])
+def test_bundled_plugins_lock_files_and_shorten_texts_with_what_the_package_has(primitive: str) -> None:
+    plugins = Path(__file__).parents[2] / "plugins"
+    files = list(plugins.rglob("*.py"))
+    assert len(files) > 50
+    assert [str(p.relative_to(plugins)) for p in files if re.search(primitive, p.read_text(encoding="utf-8"))] == []
+
+
+def test_a_registry_of_a_kind_holds_a_registry_and_is_no_subclass_of_it() -> None:
+    subclasses = re.compile(r"^class (\w+)\((?:[\w.]+, )*Registry\b", re.MULTILINE)
+    found = {
+        (str(path.relative_to(PACKAGE)), name)
+        for path in PACKAGE.rglob("*.py")
+        for name in subclasses.findall(path.read_text(encoding="utf-8"))
+    }
+    assert found == set(), "it is a `RegistryFacade`, or has a `Registry`"

@@ -49,6 +49,7 @@ SLEEPS = {
     "platforms/test_irc.py": "an adapter must not ask again during some ticks of its clock",
     "unit/delivery/test_service.py": "nothing tells that a statement waits for another process's lock",
     "unit/agent/test_interrupt.py": "the awaited work itself",
+    "unit/runtime/test_bridge_steps.py": "nothing says that the bridge has seen the end of an abandoned thread",
 }
 """Files with a sleep outside of a loop that waits for a condition, with the reason."""
 BUILDERS = {
@@ -71,14 +72,26 @@ def is_sleep(node: ast.AST) -> bool:
     return False
 
 
+def is_of_the_test(node: ast.FunctionDef | ast.AsyncFunctionDef, *, in_test: bool) -> bool:
+    """Say whether a function waits for the test: one that asserts, or only sleeps, and is no stand-in that is slow."""
+    if node.name.startswith("test_") and not in_test:
+        return True
+    body = [part for part in node.body if not isinstance(part, ast.Import | ast.ImportFrom)]
+    return (in_test and any(isinstance(part, ast.Assert) for part in ast.walk(node))) or (
+        not in_test and all(is_sleep(getattr(getattr(part, "value", part), "value", part)) for part in body)
+    )
+
+
 def sleeps(node: ast.AST, *, is_test: bool = False) -> Iterator[int]:
-    """Yield the lines of sleeps of test functions, outside of loops and nested functions."""
+    """Yield the lines of sleeps of tests, of their parts and of helpers that only sleep, outside of loops."""
     for child in ast.iter_child_nodes(node):
         match child:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield from sleeps(child, is_test=not is_test and name.startswith("test_"))
-            case ast.Lambda() | ast.While() | ast.For() | ast.AsyncFor():
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield from sleeps(child, is_test=is_of_the_test(child, in_test=is_test))
+            case ast.While() | ast.For() | ast.AsyncFor():
                 pass
+            case ast.Lambda():
+                yield from (part.lineno for part in ast.walk(child) if is_sleep(part))  # type: ignore[attr-defined]
             case _:
                 if is_test and is_sleep(child):
                     yield child.lineno  # type: ignore[attr-defined]
@@ -103,6 +116,11 @@ def test_a_bare_sleep_is_found() -> None:
     assert list(sleeps(ast.parse(bare))) == [3]
     waits = "def test_x():\n    while not a():\n        time.sleep(0.1)\n    def slow():\n        time.sleep(9)"
     assert list(sleeps(ast.parse(waits))) == []
+    part = "def test_x():\n    async def main():\n        await asyncio.sleep(0.2)\n        assert a\n    run(main())"
+    assert list(sleeps(ast.parse(part))) == [3]
+    helper = "async def pause():\n    import asyncio\n    await asyncio.sleep(0.05)"
+    assert list(sleeps(ast.parse(helper))) == [3]
+    assert list(sleeps(ast.parse("def test_x():\n    add(lambda: time.sleep(0.05) or 1)"))) == [2]
 
 
 def test_async_tests_are_async_functions() -> None:

@@ -29,6 +29,7 @@ from hermes_agent.compat.plugins import (
     skills_directory,
 )
 from hermes_agent.core.redaction import redactor
+from hermes_agent.core.text import shorten
 from hermes_agent.hooks.bus import GuardAllow, GuardAsk, GuardBlock, decide_verdict
 from hermes_agent.memory.provider_session import fence_recalled
 from hermes_agent.policy import Refusal
@@ -390,8 +391,7 @@ def iter_skill_index_files(skills_dir: Path, filename: str) -> Iterator[Path]:
 
 def extract_skill_description(frontmatter: Mapping[str, Any]) -> str:
     """Return the description of front matter in one short line."""
-    text = " ".join(str(frontmatter.get("description") or "").split())
-    return text if len(text) <= SHORT_DESCRIPTION else text[: SHORT_DESCRIPTION - 3] + "..."
+    return shorten(" ".join(str(frontmatter.get("description") or "").split()), SHORT_DESCRIPTION, mark="...")
 
 
 def skill_matches_platform_list(platforms: Any) -> bool:

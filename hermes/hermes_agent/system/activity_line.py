@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
+from hermes_agent.core.text import shorten
+
 SHOWN_AFTER_S = 1.0
 """Time after which the line appears."""
 REFRESHED_S = 0.25
@@ -62,9 +64,8 @@ class ActivityLine:
         age = f" … {time.monotonic() - self._began:.0f} s"
         shown = "".join(c if c.isprintable() else "?" for c in self.text)
         room = max(_columns(self._stream) - len(age) - 1, 10)
-        shown = shown if len(shown) <= room else f"{shown[: room - 1]}…"
         with contextlib.suppress(OSError, ValueError):  # the terminal is gone
-            self._stream.write(f"\r\x1b[K{shown}{age}")
+            self._stream.write(f"\r\x1b[K{shorten(shown, room)}{age}")
             self._stream.flush()
             self._is_visible = True
 

@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urljoin, urlsplit
 
+from hermes_agent.core.text import shorten
+
 if TYPE_CHECKING:
     import httpx
 
@@ -55,7 +57,7 @@ def safe_url_for_log(url: str, max_len: int = 80) -> str:
         text = str(url).partition("?")[0].partition("#")[0]
     else:
         text = f"{parts.scheme}://{host}{port}{parts.path}"
-    return text if len(text) <= max_len else f"{text[: max(max_len - 3, 0)]}..."[:max_len]
+    return shorten(text, max_len, mark="...")
 
 
 def parse_http_url(url: str) -> SplitResult:

@@ -24,6 +24,7 @@ from hermes_agent.config.home import PRINCIPALS
 from hermes_agent.contracts.tool import ToolEntry
 from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import ToolStatus, error_object
+from hermes_agent.core.text import shorten
 from hermes_agent.sessions import folder_name
 from hermes_agent.system.files import PRIVATE, write_atomic
 
@@ -121,9 +122,7 @@ def failure(text: str) -> str:
     clean, before = text[: 4 * ERROR_LIMIT], ""
     while clean != before:  # one pass over `<sys<system>tem>` would leave a tag
         before, clean = clean, _CDATA.sub("", _FENCE.sub("", _ROLE_TAG.sub("", clean)))
-    if len(clean) > ERROR_LIMIT:
-        clean = clean[: ERROR_LIMIT - 3] + "..."
-    return tool_error(f"[TOOL_ERROR] {clean}")
+    return tool_error(f"[TOOL_ERROR] {shorten(clean, ERROR_LIMIT, mark='...')}")
 
 
 def is_result(value: Any) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hermes_agent.config.home import FileAccess
+from hermes_agent.core.text import shorten
 from hermes_agent.system.files import open_beneath, open_directory
 from hermes_agent.workspace.paths import PathRules
 
@@ -186,8 +187,7 @@ def _is_skipped(root: str, path: str, name: str) -> bool:
 
 
 def _cut(line: str) -> str:
-    line = line.removesuffix("\r")
-    return line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]}…"
+    return shorten(line.removesuffix("\r"), LINE_CHARS + 1)
 
 
 def glob_matcher(glob: str) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.core.messages import error_object
+from hermes_agent.core.text import shorten
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,\u202f]*(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _PATH = re.compile(
@@ -108,7 +109,7 @@ def plain_result(name: str, result: str, limit: int = 1500) -> str:
         value = shown if shown is not None else value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = text.strip()
-    return f"The result of {name}: {text if len(text) <= limit else text[: limit - 1] + '…'}"
+    return f"The result of {name}: {shorten(text, limit)}"
 
 
 _MAIN_KEYS = ("result", "output", "content", "value", "answer", "text", "stdout", "matches", "files")

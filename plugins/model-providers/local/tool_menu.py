@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from hermes_agent.core.messages import error_object
+from hermes_agent.core.text import shorten
 from hermes_agent.core.tool_schemas import GRAMMAR, adapt_schema
 
 from .tool_choice import inner_tool
@@ -61,7 +62,7 @@ class MenuTool:
 def first_sentence(text: str, limit: int = 160) -> str:
     """Return the first sentence of `text` in one line, cut to `limit` characters."""
     sentence = " ".join(_SENTENCE.split(text.strip(), maxsplit=1)[0].split())
-    return _cut(sentence, limit)
+    return shorten(sentence, limit)
 
 
 def build_menu(tools: Iterable[dict[str, Any]]) -> tuple[MenuTool, ...]:
@@ -80,7 +81,7 @@ def build_menu(tools: Iterable[dict[str, Any]]) -> tuple[MenuTool, ...]:
             if key in shown["required"] and isinstance(value, dict) and value.get("description")
         }
         optional = len(schema.get("properties") or {}) - len(shown["required"])
-        whole = _cut(" ".join(str(inner.get("description") or "").split()), WHOLE_CHARS)
+        whole = shorten(" ".join(str(inner.get("description") or "").split()), WHOLE_CHARS)
         out.append(MenuTool(str(name), whole, shown, hints, optional, schema))
     return tuple(out)
 
@@ -159,10 +160,6 @@ def _line(tool: MenuTool, *, hints: bool, width: int) -> str:
         parts.append(f"{name}{'' if name in required else '?'}: {kind}{hint}")
     about = first_sentence(tool.description, width) if width else tool.description
     return f"- {tool.name}({'; '.join(parts)}): {about}"
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
 RESULT_CHARS = 3000

@@ -11,6 +11,7 @@ from hermes_agent.adapters.events import MessageEvent, MessageType, SendResult
 from hermes_agent.adapters.media import cache_media_bytes
 from hermes_agent.adapters.media_references import local_path
 from hermes_agent.core.tasks import end_task
+from hermes_agent.core.text import shorten
 
 from . import messages
 from .imap import Imap, ImapRejected
@@ -232,4 +233,4 @@ class EmailAdapter(BasePlatformAdapter):
 def first_line(text):
     """Return the subject of a mail that starts a thread."""
     line = next((line.strip("#*_ ") for line in text.splitlines() if line.strip("#*_ ")), "Hermes")
-    return line if len(line) <= 70 else line[:69] + "…"
+    return shorten(line, 70)

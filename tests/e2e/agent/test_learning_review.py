@@ -13,6 +13,7 @@ from hermes_agent.config.settings import Settings
 from hermes_agent.skills import SkillLibrary
 from hermes_agent.testing import call, plugin_host
 from hermes_agent.tools.proposals import Proposals, answer
+from waiting import until
 
 SKILL = "---\nname: pour\ndescription: Pour tea\n---\nWarm the pot first.\n"
 
@@ -56,10 +57,7 @@ def test_a_corrected_turn_becomes_a_proposal_that_changes_nothing_until_it_is_ac
         review.has_budget = lambda tokens: True  # type: ignore[method-assign] - a turn of the test has few tokens
         host.ask("read it")
         host.host.hooks.wait_idle(30)
-        for _ in range(600):
-            if proposals.all():
-                break
-            host.host.bridge.wait_core(_pause())
+        until(lambda: bool(proposals.all()), "the proposal")
         (proposal,) = proposals.all()
         assert host.host.ledger.totals_by("cause", days=1)[TASK].requests == 1
         assert (proposal.kind, proposal.origin, proposal.reason) == ("memory", "review", "a.txt was tried first")
@@ -68,12 +66,6 @@ def test_a_corrected_turn_becomes_a_proposal_that_changes_nothing_until_it_is_ac
         assert "+ The file is b.txt, not a.txt." in answer(proposals, f"show {proposal.short}")
         assert answer(proposals, f"accept {proposal.short}").startswith("Noted: The file is b.txt")
         assert notes.read_text() == "The file is b.txt, not a.txt.\n"
-
-
-async def _pause() -> None:
-    import asyncio
-
-    await asyncio.sleep(0.05)
 
 
 class Usage:

@@ -16,6 +16,7 @@ from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.tools import current_scope
 from people import House
+from waiting import until
 
 IDS = {"task_id": "t", "session_id": "s", "tool_call_id": "c1", "turn_id": "u", "api_request_id": "r"}
 
@@ -491,6 +492,11 @@ async def test_an_error_of_a_cancelled_turn_is_a_cancelled_call(house):
 
 
 async def test_the_duration_is_that_of_the_call(house):
-    house.add("calc", lambda args, **kw: time.sleep(0.05) or "x")
+    def handler(args, **kw):
+        ends = time.monotonic() + 0.05
+        until(lambda: time.monotonic() >= ends)
+        return "x"
+
+    house.add("calc", handler)
 
     assert 50 <= (await house.run()).duration_ms < 20_000

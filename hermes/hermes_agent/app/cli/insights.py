@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape
 
 from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, print_json
 from hermes_agent.config import hermes_home
+from hermes_agent.core.text import shorten
 
 if TYPE_CHECKING:
     from hermes_agent.sessions import UsageTotals
@@ -187,8 +188,7 @@ def _draw_table(parts: list[str], name: str, rows: list[tuple[str, UsageTotals]]
     room = WIDTH - 2 * MARGIN - LABEL - 110
     for key, spent in rows:
         width = room * _value(spent, in_dollars) / most
-        shown = key if len(key) <= 32 else key[:31] + "…"
-        parts.append(f'<text x="{MARGIN}" y="{y + 15}">{escape(shown)}</text>')
+        parts.append(f'<text x="{MARGIN}" y="{y + 15}">{escape(shorten(key, 32))}</text>')
         parts.append(
             f'<rect x="{MARGIN + LABEL}" y="{y + 4}" width="{max(width, 1):.1f}" height="{ROW - 8}" fill="{COLOR}"/>'
         )

@@ -23,6 +23,7 @@ from typing import Any
 from hermes_agent import __version__
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.core.lazy_types import LazyNamedTuple
+from hermes_agent.core.text import shorten
 from hermes_agent.plugins.closure import requirement
 from hermes_agent.system.installation import NAME, missing_packages, read_extras
 
@@ -220,8 +221,7 @@ def compare_plugins(old: Mapping[str, str] | None, new: Mapping[str, str] | None
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    return shorten(json.dumps(value, ensure_ascii=False), 60)
 
 
 def unreadable_owners(found: Mapping[str, tuple[int, int]], facts: Mapping[str, Any]) -> list[str]:
