@@ -9,7 +9,7 @@ let
       type = types.attrsOf (types.either types.str types.path);
       default = { };
       inherit example;
-      description = "${description} A text, or a file. They are written anew at each start; one that is no longer declared is removed, unless it was changed.";
+      description = "${description} A text, or a file. They are written again at each start; one that is no longer declared is removed, unless it was changed.";
     };
 in
 {

@@ -37,7 +37,7 @@ in
       default = false;
       description = ''
         Whether everybody has the command `hermes`. For members of `group` it is a client of the daemon: chat, `send`,
-        `gateway status` and their own sessions, over the control socket. Everybody else, and whoever sets `HERMES_HOME`,
+        `gateway status` and their own sessions, over the control socket. Everybody else, and all who set `HERMES_HOME`,
         has an agent in a home of their own. It changes no permissions; `sudo hermes-service …` works in the daemon's home.
         Of another instance, whether members of its group have `hermes-<name>` as its client.
       '';

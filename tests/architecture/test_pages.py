@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from architecture.test_docstrings import WORDS as DOCSTRING_WORDS
+
 ROOT = Path(__file__).parents[2]
 CODE = ROOT / "hermes" / "hermes_agent"
 DOCS = ROOT / "docs"
@@ -23,6 +25,7 @@ TOP = ("bench", "docs", "examples", "hermes", "modules", "nix", "packaging", "pl
 PATH = re.compile(r"(?:[\w.@-]+/)+[\w.@-]*")
 UNBROKEN = re.compile(r"(?<=\])\([^)]*\)|`[^`]{80,}`")
 """The target of a link, and code that is long."""
+TARGET = re.compile(r"(?<=\])\([^)]*\)")
 LONGEST_LINE = 120
 GENERATED = ("docs/plugins/adapters.md", "docs/reference/")
 """Pages, and folders of pages, that a program writes."""
@@ -114,6 +117,23 @@ def long_lines(page: Path) -> list[str]:
 def test_no_line_of_a_page_is_too_long() -> None:
     long = {str(page.relative_to(ROOT)): lines for page in markdown() if page.exists() and (lines := long_lines(page))}
     assert [name for name in long if not name.startswith((*GENERATED, *NOT_CONVERTED))] == []
+
+
+WORDS = (*(word for word in DOCSTRING_WORDS if word not in ("beside", "talk", "whose")), r"talk(?!s? to\b)")
+"""Words of docstrings that no page has either; in prose, *beside it*, *whose* and *talk to* are plain English."""
+WORDED_BY_UPSTREAM = ("docs/plugins/contract.md",)
+
+
+def test_pages_have_the_terms_of_the_glossary() -> None:
+    words = re.compile(r"\b(" + "|".join(WORDS) + r")\b", re.IGNORECASE)
+    pages = [str(page.relative_to(ROOT)) for page in markdown() if page.is_file() and not page.is_symlink()]
+    assert len(pages) > 100
+    found = {
+        name: {word.lower() for word in words.findall(TARGET.sub("", TICKED.sub("", prose(ROOT / name))))}
+        for name in pages
+        if not name.startswith((*WORDED_BY_UPSTREAM, "hermes/hermes_agent/skills/"))
+    }
+    assert {name: uses for name, uses in found.items() if uses} == {}
 
 
 def recipe(target: str) -> list[str]:
