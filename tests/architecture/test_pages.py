@@ -72,6 +72,17 @@ def test_every_file_of_an_example_or_an_answer_holds_the_name_beside_it() -> Non
     assert [(file, name) for file, name in found if name not in here(file).read_text(encoding="utf-8")] == []
 
 
+def test_twenty_questions_of_a_new_reader_have_one_file_and_name_each() -> None:
+    text = (
+        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("\n## Where is it?\n")[2].partition("\n## ")[0]
+    )
+    rows = [[cell.strip() for cell in row.split(" | ")] for row in ROW.findall(text)]
+    questions = [row for row in rows if row[0].endswith("?")]
+    assert len({question for question, *_ in questions}) >= 20
+    wrong = [row for row in questions if len(row) != 3 or not here(row[1].strip("`")).is_file()]
+    assert wrong == []
+
+
 def test_every_module_of_the_glossary_holds_what_stands_beside_it() -> None:
     parts = re.findall(r"`([\w/]+\.py)`: ((?:`\w+`(?:, )?)+)", (DOCS / "glossary.md").read_text(encoding="utf-8"))
     found = [(file, name) for file, names in parts for name in TICKED.findall(names)]
