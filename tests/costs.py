@@ -62,6 +62,7 @@ class DearestFirst(LoadGroupScheduling):
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)
         self._costs = read_costs()
+        self._group_costs: dict[str, float] = {}
 
     def _split_scope(self, nodeid: str) -> str:
         return str(super()._split_scope(nodeid)).partition("::")[0]
@@ -71,8 +72,10 @@ class DearestFirst(LoadGroupScheduling):
         super()._assign_work_unit(node)
 
     def _cost(self, group: str) -> float:
-        files = {test.partition("::")[0] for test in self.workqueue[group]}
-        return sum(self._costs.get(file, 0.0) for file in files)
+        if group not in self._group_costs:
+            files = {test.partition("::")[0] for test in self.workqueue[group]}
+            self._group_costs[group] = sum(self._costs.get(file, 0.0) for file in files)
+        return self._group_costs[group]
 
 
 class CostWriter:

@@ -162,28 +162,63 @@ def comments(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[Prose]:
             yield Prose(token.start[0], "comment", token.string.lstrip("# "))
 
 
+class Module(NamedTuple):
+    """What a module has to read."""
+
+    prose: tuple[Prose, ...]
+    """Docstrings, comments and messages."""
+    texts: tuple[Prose, ...]
+    """Every text but docstrings: what users, logs and models read."""
+    words: frozenset[str]
+    """Every word of the code and of the texts in it, without docstrings and comments."""
+    identifiers: tuple[tuple[int, str], ...]
+    """Lines and identifiers with a part that a term of the glossary replaces."""
+
+
+def examine(source: str) -> Module:
+    """Parse a module."""
+    nodes, tokens = list(ast.walk(ast.parse(source))), list(tokenize.generate_tokens(io.StringIO(source).readline))
+    docs = list(documented(nodes))
+    places = {(text.line, text.text) for text in docs}
+    texts: list[Prose] = []
+    words: set[str] = set()
+    for node in nodes:
+        match node:
+            case ast.Constant(value=str(text)):
+                if (node.lineno, text.strip()) not in places:
+                    texts.append(Prose(node.lineno, "text", text))
+                    words.update(re.findall(r"\w+", text))
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                words.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                words.add(name)
+            case ast.alias(name=name, asname=other):
+                words.update((*name.split("."), *([other] if other else [])))
+            case ast.ImportFrom(module=str(name)):
+                words.update(name.split("."))
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.ExceptHandler(name=str(name)):
+                words.add(name)
+    replaced = (t for t in tokens if t.type == tokenize.NAME and NAMES & set(t.string.lower().split("_")))
+    return Module(
+        (*docs, *comments(tokens), *messages(nodes)),
+        tuple(texts),
+        frozenset(words),
+        tuple((token.start[0], token.string) for token in replaced),
+    )
+
+
+@functools.cache
+def read(path: Path) -> Module:
+    """Parse a file, once in a run: it takes most of the time of these tests."""
+    return examine(path.read_text(encoding="utf-8"))
+
+
 @functools.cache
 def identifiers() -> frozenset[str]:
-    """Return every word of the code and of the texts in it, without docstrings and comments."""
+    """Return every word of the package and of the bundled plugins, without docstrings and comments."""
     words: set[str] = set()
     for path in [*SOURCE.rglob("*.py"), *(ROOT / "plugins").rglob("*.py")]:
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-        docs = {(text.line, text.text) for text in documented(nodes)}
-        for node in nodes:
-            match node:
-                case ast.Constant(value=str(text)):
-                    if (node.lineno, text.strip()) not in docs:
-                        words.update(re.findall(r"\w+", text))
-                case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
-                    words.add(name)
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                    words.add(name)
-                case ast.alias(name=name, asname=other):
-                    words.update((*name.split("."), *([other] if other else [])))
-                case ast.ImportFrom(module=str(name)):
-                    words.update(name.split("."))
-                case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.ExceptHandler(name=str(name)):
-                    words.add(name)
+        words |= read(path).words
     for path in SOURCE.rglob("*"):
         if path.suffix in {".txt", ".json", ".toml", ".sql", ".md"}:
             words.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
@@ -232,11 +267,10 @@ def _in_library(parts: list[str]) -> bool:
     return False
 
 
-def problems(source: str) -> list[str]:
+def problems(module: Module) -> list[str]:
     """Return what breaks the rules in a module, with its lines."""
-    nodes, tokens = list(ast.walk(ast.parse(source))), list(tokenize.generate_tokens(io.StringIO(source).readline))
     found: list[tuple[int, str]] = []
-    for line, kind, text in [*documented(nodes), *comments(tokens), *messages(nodes)]:
+    for line, kind, text in module.prose:
         if kind == "docstring":
             first = text.split("\n", 1)[0]
             if len(first) > LONGEST_FIRST_LINE:
@@ -247,25 +281,13 @@ def problems(source: str) -> list[str]:
         found += [(line, f"word {word!r} in: {text[:60]}") for word in FORBIDDEN.findall(bare)]
         if kind != "message":
             found += [(line, f"`{name}` does not exist") for name in TICKS.findall(text) if not exists(name)]
-    for token in tokens:
-        if token.type == tokenize.NAME and NAMES & set(token.string.lower().split("_")):
-            found.append((token.start[0], f"identifier {token.string}"))
+    found += [(line, f"identifier {name}") for line, name in module.identifiers]
     return [f"{line}: {text}" for line, text in sorted(set(found))]
 
 
 @pytest.mark.parametrize("path", converted(), ids=lambda p: str(p.relative_to(SOURCE)))
 def test_prose_of_a_module_uses_the_terms_and_names_what_exists(path: Path) -> None:
-    assert problems(path.read_text(encoding="utf-8")) == []
-
-
-def texts(tree: ast.Module) -> Iterator[Prose]:
-    """Return every text of more than one word in a module, without docstrings: what users, logs and models read."""
-    nodes = list(ast.walk(tree))
-    docs = {(text.line, text.text) for text in documented(nodes)}
-    for node in nodes:
-        match node:
-            case ast.Constant(value=str(text)) if " " in text and (node.lineno, text.strip()) not in docs:
-                yield Prose(node.lineno, "text", text)
+    assert problems(read(path)) == []
 
 
 def test_texts_for_users_have_the_terms_of_the_glossary() -> None:
@@ -276,7 +298,9 @@ def test_texts_for_users_have_the_terms_of_the_glossary() -> None:
             if "_bundled" in name:
                 continue
             allowed = FOR_MODELS.get(name, set()) | BY_CONTRACT.get(name, set())
-            for line, _, text in texts(ast.parse(path.read_text(encoding="utf-8"))):
+            for line, _, text in read(path).texts:
+                if " " not in text:
+                    continue  # a name or a value
                 words = {word.lower() for word in FORBIDDEN.findall(re.sub(r"`[^`]*`", "", text))} - allowed
                 found += [f"{name}:{line}: {word!r} in: {text[:80]}" for word in words]
     assert found == []
@@ -285,9 +309,7 @@ def test_texts_for_users_have_the_terms_of_the_glossary() -> None:
 def test_identifiers_of_bundled_plugins_have_the_terms_of_the_glossary() -> None:
     found = []
     for path in sorted((ROOT / "plugins").rglob("*.py")):
-        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
-            if token.type == tokenize.NAME and NAMES & set(token.string.lower().split("_")):
-                found.append(f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}")
+        found += [f"{path.relative_to(ROOT)}:{line}: {name}" for line, name in read(path).identifiers]
     assert found == []
 
 
@@ -304,7 +326,7 @@ def test_identifiers_of_bundled_plugins_have_the_terms_of_the_glossary() -> None
     ],
 )
 def test_a_breach_of_the_rules_is_found(source: str, problem: str) -> None:
-    assert problems(source) == [problem]
+    assert problems(examine(source)) == [problem]
 
 
 def test_keys_names_and_modules_that_exist_are_found() -> None:
@@ -316,5 +338,5 @@ if __name__ == "__main__":
     for argument in sys.argv[1:]:
         base = Path(argument)
         for file in sorted(base.rglob("*.py")) if base.is_dir() else [base]:
-            for problem in problems(file.read_text(encoding="utf-8")):
+            for problem in problems(read(file)):
                 print(f"{file}:{problem}")

@@ -37,6 +37,11 @@ FOUND = {
     "server/responses_format.py": {"delta", "output"},
 }
 """Fields whose absence mypy reports, by module."""
+SAME = (
+    "--follow-imports=silent",
+    *("--disable-error-code=import-not-found", "--disable-error-code=import-untyped"),  # packages of extras
+)
+"""Options of each run: mypy uses what it found before only with the same ones."""
 
 
 def run_mypy(*arguments: str | Path, **environ: str) -> list[str]:
@@ -53,8 +58,16 @@ def run_mypy(*arguments: str | Path, **environ: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if ": error: " in line]
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of mypy for the tests here: the second one reads what the first one found in the package."""
+    return tmp_path_factory.mktemp("mypy")
+
+
 @pytest.mark.timeout(600)
-def test_a_field_that_the_sdk_of_openai_renames_is_an_error_of_mypy_where_it_is_used(tmp_path: Path) -> None:
+def test_a_field_that_the_sdk_of_openai_renames_is_an_error_of_mypy_where_it_is_used(
+    tmp_path: Path, cache: Path
+) -> None:
     shadows: list[str | Path] = []
     for name, fields in DRIFT.items():
         text = (SDK / name).read_text()
@@ -65,7 +78,7 @@ def test_a_field_that_the_sdk_of_openai_renames_is_an_error_of_mypy_where_it_is_
         shadow.write_text(text)
         shadows += ["--shadow-file", SDK / name, shadow]
     modules = [f"-mhermes_agent.{name.removesuffix('.py').replace('/', '.')}" for name in FOUND]
-    errors = run_mypy("--cache-dir", tmp_path / "cache", "--follow-imports", "silent", *shadows, *modules)
+    errors = run_mypy("--cache-dir", cache, *SAME, *shadows, *modules)
     missed = {
         f"{module}: {field}"
         for module, fields in FOUND.items()
@@ -75,7 +88,7 @@ def test_a_field_that_the_sdk_of_openai_renames_is_an_error_of_mypy_where_it_is_
     assert missed == set(), errors
 
 
-def test_bundled_plugins_pass_mypy_like_the_package(tmp_path: Path) -> None:
+def test_bundled_plugins_pass_mypy_like_the_package(tmp_path: Path, cache: Path) -> None:
     linked = tmp_path / "plugins"
     linked.mkdir()
     names = []
@@ -87,7 +100,4 @@ def test_bundled_plugins_pass_mypy_like_the_package(tmp_path: Path) -> None:
         (linked / name).symlink_to(folder)
         names.append(f"-p{name}")
     search = os.pathsep.join(map(str, (linked, ROOT / "hermes")))
-    absent = ("--disable-error-code=import-not-found", "--disable-error-code=import-untyped")  # packages of extras
-    assert (
-        run_mypy("--cache-dir", tmp_path / "cache", "--follow-imports=silent", *absent, *names, MYPYPATH=search) == []
-    )
+    assert run_mypy("--cache-dir", cache, *SAME, *names, MYPYPATH=search) == []

@@ -29,7 +29,7 @@ MakeMachine = Callable[..., Container]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    mine = [item for item in items if item.path.is_relative_to(HERE)]
+    mine = [item for item in items if str(item.path).startswith(f"{HERE}/")]
     why = unavailable() if mine else None
     for item in mine:
         item.add_marker("service")

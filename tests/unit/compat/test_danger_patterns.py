@@ -12,7 +12,8 @@ from hermes_agent.compat.approval import DANGEROUS
 from hermes_agent.compat.approval import HARDLINE as NEVER
 from hermes_agent.policy.shell.rules import HARDLINE, RULES
 
-CORPUS = yaml.safe_load((Path(__file__).parents[2] / "data" / "policy" / "commands.yaml").read_text())
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # without libyaml this file takes a second
+CORPUS = yaml.load((Path(__file__).parents[2] / "data" / "policy" / "commands.yaml").read_text(), LOADER)
 DANGEROUS_PATTERNS, HARDLINE_PATTERNS = list(DANGEROUS), list(NEVER)
 DESCRIPTIONS = {description for _, description in DANGEROUS_PATTERNS}
 
