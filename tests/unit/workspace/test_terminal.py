@@ -310,6 +310,7 @@ def test_a_hook_may_rewrite_the_output_before_it_is_cut(workplace):
     assert seen == {
         "command": "echo hello; yes | head -c 200000",
         "returncode": 0,
+        "tool_call_id": "call_1",
         "task_id": "t",
         "env_type": "local",
         "telemetry_schema_version": "hermes.observer.v1",
