@@ -29,7 +29,6 @@ from hermes_agent.plugins.handles import PluginRegistration
 from hermes_agent.plugins.host_services import KINDS, WrongProviderType
 from hermes_agent.plugins.prompt_sections import PromptSection
 from hermes_agent.plugins.registration import Registration, add_once, note_refused_tool
-from hermes_agent.system.processes import withhold_variables
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +64,8 @@ def register_provider(by: Registration, kind: str, provider: Any) -> PluginRegis
 
 def _withhold(by: Registration, provider: Any) -> None:
     """Keep the variables of a terminal environment provider from other processes (`strip_env_keys`)."""
+    from hermes_agent.system.processes import withhold_variables  # few plugins bring such a provider
+
     try:
         withhold_variables(by.key, provider.strip_env_keys)
     except Exception as exc:  # noqa: BLE001 - a plugin's code
@@ -73,6 +74,8 @@ def _withhold(by: Registration, provider: Any) -> None:
 
 def _withdraw(by: Registration, kind: str, name: str, provider: Any) -> bool:
     if kind == "terminal_env":
+        from hermes_agent.system.processes import withhold_variables  # as above
+
         withhold_variables(by.key, ())
     return by.services.providers[kind].withdraw(name, provider)
 
