@@ -216,7 +216,7 @@ def _is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-MOST_FILES = 569
+MOST_FILES = 570
 """Modules of the package; the number may fall."""
 
 

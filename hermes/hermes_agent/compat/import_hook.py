@@ -60,6 +60,8 @@ PACKAGES = frozenset({"agent", "cron", "gateway", "hermes_cli", "plugins", "prov
 UNDECIDED = "no published plugin was known to need it; docs/plugins/surface.md lists what is served"
 PROGRAMS = frozenset({"hermes_cli.main"})
 """Modules that plugins start with `python -m`: they are the command `hermes`."""
+SCRIPTS = {"tools.mcp_stdio_watchdog": HERE / "mcp_watchdog.py"}
+"""Served modules that plugins start as programs by their file."""
 UPSTREAM_MODULES = ("hermes_constants", "hermes_cli")
 """Names that exist only in upstream's distribution."""
 
@@ -149,11 +151,13 @@ class UpstreamLoader:
         _set_up(module)
 
     def get_code(self, fullname: str) -> CodeType:
-        """Refuse `python -m`.
+        """Return the code of a script for `python -m`.
 
         Raises:
-            ImportError: always.
+            ImportError: it is none.
         """
+        if (script := SCRIPTS.get(fullname)) is not None:
+            return compile(script.read_text(encoding="utf-8"), str(script), "exec")
         raise ImportError(f"it is no program here; the command is `hermes`, or `python -m {next(iter(PROGRAMS))}`")
 
 
@@ -194,7 +198,7 @@ def _set_up(module: ModuleType) -> None:
 
 def _spec(name: str, *, package: bool) -> ModuleSpec:
     place = NOWHERE.joinpath(*name.split("."))
-    file = place / "__init__.py" if package else place.with_suffix(".py")
+    file = SCRIPTS.get(name) or (place / "__init__.py" if package else place.with_suffix(".py"))
     loader: Any = UpstreamLoader()  # not an `importlib.abc.Loader`, which imports `importlib.resources`
     spec = ModuleSpec(name, loader, origin=str(file), is_package=package)
     spec.has_location = True

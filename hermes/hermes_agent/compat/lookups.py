@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hermes_agent.adapters.events import MessageType
 from hermes_agent.compat import CONTRACT_LEVEL
 from hermes_agent.compat.agent import host
 from hermes_agent.compat.config import save_config
@@ -161,3 +162,15 @@ def thread_metadata(source: Any, reply_to_message_id: str | None = None) -> dict
         if answered is not None:
             found["telegram_reply_to_message_id"] = str(answered)
     return found or None
+
+
+_RESTART = re.compile(r"(please\s+)?restart\s+((the\s+)?(hermes\s+)?gateway|hermes)[.!?\s]*", re.IGNORECASE)
+
+
+def coerce_plaintext_gateway_command(event: Any) -> None:
+    """Make `/restart` of a direct message that asks in plain words for a restart of the gateway."""
+    if getattr(event, "message_type", None) is not MessageType.TEXT:
+        return
+    is_direct = getattr(getattr(event, "source", None), "chat_type", None) == "dm"
+    if is_direct and _RESTART.fullmatch((event.text or "").strip()):
+        event.text = "/restart"

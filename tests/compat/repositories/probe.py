@@ -316,7 +316,8 @@ class Probe:
         yield from self._engine_calls()
 
     def _tool_calls(self, registered: Mapping[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
-        for name in sorted(set(registered["tools"]) - set(self.base.get("tools", ()))):
+        empty = self.base.get("tools", {})
+        for name in sorted(name for name, about_it in registered["tools"].items() if empty.get(name) != about_it):
             entry = self.registry.get_entry(name)
             if entry.check_fn is not None:
                 yield f"check {name}", entry.check_fn

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,8 @@ def summary(answer: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any
         empty = base["registered"].get(section, {})
         added = {k: v for k, v in entries.items() if k not in empty or empty[k] != v}
         if section == "toolsets":  # those of the agent have other tools in each program
-            added = {k: [tool for tool in v if tool not in empty.get(k, ())] for k, v in added.items()}
+            added = {k: _tools_of_plugin(v, empty.get(k, ()), registered.get("tools", {})) for k, v in entries.items()}
+            added = {k: tools for k, tools in added.items() if tools}
         if added:
             registered[section] = json.loads(normal(added))
     for command in registered.get("commands", {}).values():
@@ -92,6 +93,11 @@ def summary(answer: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any
         registered.pop("cli_commands", None)  # it keeps a memory's command apart
     calls = {what: normal({k: v for k, v in said.items() if k != "frames"}) for what, said in answer["calls"].items()}
     return {"registered": registered, "calls": {what: _short(text) for what, text in calls.items()}}
+
+
+def _tools_of_plugin(tools: list[str], empty: Sequence[str], added: Mapping[str, Any]) -> list[str]:
+    """Return the tools of a toolset that a plugin added or replaced."""
+    return [tool for tool in tools if tool in added or tool not in empty]
 
 
 def _short(text: str) -> str:
@@ -126,7 +132,7 @@ def host_errors(answer: Mapping[str, Any], known: list[str]) -> list[str]:
 
 
 def known_differences() -> dict[str, dict[str, str]]:
-    """Return the calls that are known to answer otherwise, by plugin, each with the reason."""
+    """Return the calls and registrations that are known to be otherwise, by plugin, each with the reason."""
     return tomllib.loads(RECORD.with_suffix(".toml").read_text(encoding="utf-8"))
 
 
@@ -134,29 +140,36 @@ def compared(there: Mapping[str, Any], here: Mapping[str, Any], known: Mapping[s
     """Return a line for each difference: registrations, then calls; what varied in the record is left out.
 
     Args:
-        known: calls that answer otherwise.
+        known: what is known to be otherwise: calls, and registrations as `registered PLACE`.
     """
-    found = _fields("", there["registered"], here["registered"])
+    known = known or {}
+    fields = {f"registered {place}": text for place, text in _fields("", there["registered"], here["registered"])}
+    found = [text for place, text in fields.items() if place not in known]
+    found += [_stale(what) for what in known if what.startswith("registered ") and what not in fields]
     varies = set(there.get("varies", ()))
     for what in sorted({*there["calls"], *here["calls"]} - varies):
         peer, ours = there["calls"].get(what), here["calls"].get(what)
         if peer is None or ours is None:
             found.append(f"call {what}: {'not there' if peer is None else 'not here'}")
-        elif what in (known or {}):
-            found += [f"call {what}: it is the same, so repositories.toml is stale"] if peer == ours else []
+        elif what in known:
+            found += [_stale(f"call {what}")] if peer == ours else []
         elif peer != ours:
             found.append(f"call {what}: {peer[13:]} there, {ours[13:]} here")
     return found
 
 
-def _fields(where: str, there: Any, here: Any) -> list[str]:
+def _stale(what: str) -> str:
+    return f"{what}: it is the same, so repositories.toml is stale"
+
+
+def _fields(where: str, there: Any, here: Any) -> Iterator[tuple[str, str]]:
+    """Yield each place that differs, and a line about it."""
     if isinstance(there, Mapping) and isinstance(here, Mapping):
-        found = []
         for name in sorted({*there, *here}):
             place = f"{where}.{name}" if where else name
             if name not in here or name not in there:
-                found.append(f"{place} is {'missing' if name not in here else 'too much'}")
+                yield place, f"{place} is {'missing' if name not in here else 'too much'}"
             else:
-                found += _fields(place, there[name], here[name])
-        return found
-    return [] if there == here else [f"{where}: {str(there)[:160]} there, {str(here)[:160]} here"]
+                yield from _fields(place, there[name], here[name])
+    elif there != here:
+        yield where, f"{where}: {str(there)[:160]} there, {str(here)[:160]} here"

@@ -26,6 +26,10 @@ WHY = r"\([^()]*(?:\([^()]*\)[^()]*)*\)"
 VOLATILE = (
     (re.compile(r" at 0x[0-9a-f]+"), ""),
     (re.compile(rf"(cannot import name '\w+' from '[\w.]+'|No module named '[\w.]+') {WHY}"), r"\1"),
+    (
+        re.compile(r" \(`\w+`(, `\w+`)* (is|are) required and (was|were) not given\)"),
+        "",
+    ),  # what is said here in addition
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([.,]\d+)?(Z|[+-]\d\d:?\d\d)?"), "$TIME"),
     (re.compile(r"\d{4}-\d\d-\d\d"), "$DATE"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "$UUID"),
@@ -89,6 +93,7 @@ def probed(
         answer = place / "answer.json"
         text = answer.read_text(encoding="utf-8") if answer.exists() else "{}"
         places = {hermes: "$HERMES_HOME", home: "$HOME", work: "$WORK", place: "$PLACE", repositories: "$REPOSITORIES"}
+        places |= {Path(os.path.abspath(python)): "$PYTHON"}
         for path, name in places.items():
             text = text.replace(str(path), name)
         result: dict[str, Any] = json.loads(text)

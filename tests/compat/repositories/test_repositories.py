@@ -14,7 +14,7 @@ from compat.corpus.lists import DATA
 from compat.repositories import record
 from compat.repositories.__main__ import OURS, Program, differences
 from compat.repositories.find import RepositoryPlugin, find_plugins
-from compat.repositories.run import read_only
+from compat.repositories.run import normal, read_only
 
 PLUGIN = """
 def greet(args, **kwargs):
@@ -30,6 +30,7 @@ def register(ctx):
     }, greet)
     ctx.register_hook("on_session_start", listen)
     ctx.register_command("hello", lambda words: f"hello {words}")
+    ctx.register_command("program", lambda words: __import__("sys").executable)
 """
 
 
@@ -81,6 +82,7 @@ def test_a_plugin_is_loaded_called_and_compared_with_its_record(tmp_path: Path) 
     assert sorted(expected["registered"]) == ["commands", "hooks", "plugins", "tools", "toolsets"]
     assert '{\\"hello\\": \\"hello\\"}' in expected["calls"]["tool greet sample"]
     assert {"tool greet empty", "command hello 'status'", "invoke on_session_start"} <= set(expected["calls"])
+    assert '"$PYTHON"' in expected["calls"]["command program ''"]
     assert list(differences(ours, plugin, place, expected)) == []
 
     changed = copy.deepcopy(expected)
@@ -121,7 +123,21 @@ def test_a_known_difference_is_no_difference_and_one_that_is_gone_is_stale() -> 
         "call tool a: it is the same, so repositories.toml is stale"
     ]
     known = record.read()
-    assert [c for k, calls in record.known_differences().items() for c in calls if c not in known[k]["calls"]] == []
+    listed = [(k, what) for k, reasons in record.known_differences().items() for what in reasons]
+    assert [(k, w) for k, w in listed if w not in known[k]["calls"] and not w.startswith("registered ")] == []
+
+    more = here | {"registered": {"tools": {"b": {}}}, "calls": there["calls"]}
+    assert record.compared(there, more, {"registered tools": "why"}) == []
+    assert record.compared(there, more, {}) == ["tools is too much"]
+    assert record.compared(there, there, {"registered tools": "why"}) == [
+        "registered tools: it is the same, so repositories.toml is stale"
+    ]
+
+
+def test_what_this_program_adds_to_an_error_of_a_missing_argument_is_left_out() -> None:
+    theirs = {"error": "[TOOL_ERROR] Tool execution failed: KeyError: 'a'"}
+    for more in (" (`a` is required and was not given)", " (`a`, `b` are required and were not given)"):
+        assert normal({"error": theirs["error"] + more}) == normal(theirs)
 
 
 def test_the_record_is_stored_as_it_is_written() -> None:
@@ -177,3 +193,20 @@ def test_of_a_toolset_of_the_agent_only_the_tools_that_a_plugin_adds_are_compare
     assert record.summary(answer | {"calls": {}}, base)["registered"] == {
         "toolsets": {"file": ["mine"], "own": ["other"]}
     }
+
+
+def test_a_tool_that_replaces_one_of_the_agent_is_compared_as_the_plugins(tmp_path: Path) -> None:
+    """The published program has tools that this one lacks, so that a plugin replaces them there and adds them here."""
+    mine, other = {"toolset": "web", "handler": "mine"}, {"toolset": "web", "handler": "other"}
+    answer = {"registered": {"tools": {"web_search": mine}, "toolsets": {"web": ["web_search"]}}, "calls": {}}
+    there = {"registered": {"tools": {"web_search": other}, "toolsets": {"web": ["web_search"]}}}
+
+    assert record.summary(answer, there) == record.summary(answer, {"registered": {}})
+
+    place = tmp_path / "repositories"
+    plugin = repository(place)
+    (tmp_path / "bases").mkdir()
+    ours = Program.of(OURS, "", tmp_path / "bases", place)
+    ours.base["registered"]["tools"]["greet"] = other
+    ours.file.write_text(json.dumps(ours.base), encoding="utf-8")
+    assert "tool greet sample" in ours.ask(plugin, place)["calls"]

@@ -125,3 +125,20 @@ def test_several_models_are_asked_at_once_and_one_that_fails_says_so(tmp_path: P
         assert own[1] == "This too."
         assert "MoA preset 'none' was not found" in host.dispatch_tool("advise", {"preset": "none"})
         assert module("agent.moa_loop")._run_references_parallel([], []) == []
+
+
+def test_a_direct_message_that_asks_for_a_restart_in_plain_words_becomes_the_command() -> None:
+    base = module("gateway.platforms.base")
+
+    def text(words: str, chat: str = "dm", kind: Any = base.MessageType.TEXT) -> str:
+        event = base.MessageEvent(text=words, message_type=kind, source=SimpleNamespace(chat_type=chat))
+        base.coerce_plaintext_gateway_command(event)
+        return str(event.text)
+
+    asked = ("restart gateway", "Please restart the gateway!", "restart the Hermes gateway", "restart hermes.")
+    assert {text(words) for words in asked} == {"/restart"}
+    other = ("do not restart gateway", "restart", "restart the hermes", "/stop", "")
+    assert [text(words) for words in other] == list(other)
+    assert text("restart gateway", chat="group") == "restart gateway"
+    assert text("restart gateway", kind=base.MessageType.VOICE) == "restart gateway"
+    base.coerce_plaintext_gateway_command(None)
