@@ -31,7 +31,7 @@ awaited. One that raises is logged, and the others are called all the same. A na
 warning that names the nearest one.
 
 A callback has `plugins.hook_timeout_s` seconds (10; `plugins.entries.NAME.hook_timeout_s` for one plugin). One that is
-not done by then is left behind. After three of them the plugin's hooks are suspended until the next start; its guards
+not done by then is abandoned. After three of them the plugin's hooks are suspended until the next start; its guards
 keep blocking. `/plugins`, the start of a conversation, the daemon's status and `/health` (`plugins_suspended`) show it.
 
 Observers that still run when the process ends are waited for 5 seconds.
