@@ -185,9 +185,9 @@ def test_a_missing_package_comes_with_its_remedy(
 def test_an_upstream_name_that_is_not_served_is_no_matter_of_packages(
     home: Path, write_plugin: Write, tmp_path: Path, capsys: Capture
 ) -> None:
-    _, _, err = check(capsys, write_plugin("x", "import cron.scheduler\n", root=tmp_path))
+    _, _, err = check(capsys, write_plugin("x", "import tools.browser_tool\n", root=tmp_path))
 
-    assert "No module named 'cron.scheduler' (hermes-agent does not serve it: of it cron.jobs and" in err
+    assert "No module named 'tools.browser_tool' (hermes-agent does not serve it: there is no built-in browser" in err
     assert "extraPythonPackages" not in err
 
 

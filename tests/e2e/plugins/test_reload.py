@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.compat import import_hook
-from hermes_agent.core.errors import UserError
+from hermes_agent.core.errors import CommandFailed, UserError
 from hermes_agent.host import Host
 
 Write = Callable[..., Path]
@@ -283,5 +283,6 @@ def test_the_slash_command_reloads_and_answers_with_the_reason(home: Path, host:
     assert command is not None
 
     assert command.handler("reload p") == "  p: reloaded"
-    assert "unknown plugin `q`" in command.handler("reload q")
+    with pytest.raises(CommandFailed, match="unknown plugin `q`"):
+        command.handler("reload q")
     assert call(host) == "two"
