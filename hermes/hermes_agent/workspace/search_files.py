@@ -16,7 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +91,7 @@ RESULT_CHARS = 50_000
 MAX_RESULTS = 500
 MAX_CONTEXT = 10
 MAX_PATTERN = 2_000
+MAX_NESTING = 100
 
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from hermes_agent.workspace.search_process import main; main()"
 
@@ -317,14 +318,15 @@ def _nothing(names: bool) -> str:
 
 
 def _check(pattern: str) -> None:
+    depth = max(accumulate((char == "(") - (char == ")") for char in re.sub(r"\\.", "", pattern)), default=0)
+    if depth > MAX_NESTING:  # compiling it may use up the stack, which also finalizers of other objects run on
+        raise ToolFailed(f"`pattern` is nested too deeply: {depth} groups in each other, at most {MAX_NESTING}")
     try:
         re.compile(pattern)
     except (re.error, OverflowError) as exc:
         raise ToolFailed(
             f"`pattern` is not a regular expression: {exc}. To find it literally, write {re.escape(pattern)}"
         ) from exc
-    except RecursionError:
-        raise ToolFailed("`pattern` is nested too deeply") from None
 
 
 def _line_paths(line: str) -> list[str]:

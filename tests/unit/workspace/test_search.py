@@ -163,7 +163,8 @@ def test_a_pattern_that_is_none_is_explained_with_a_way_out(search, tree):
 
     assert error.startswith("`pattern` is not a regular expression: missing ), unterminated subpattern at position 6")
     assert error.endswith("write needle\\(")
-    assert "error" in search(pattern="(" * 1500)
+    assert "1500 groups in each other" in search(pattern="(" * 1500)["error"]
+    assert search(pattern="(" * 100 + "needle" + ")" * 100)["matches"]
     assert "error" in search(pattern="x" * 5000)
 
 
