@@ -149,10 +149,10 @@ def compared(there: Mapping[str, Any], here: Mapping[str, Any], known: Mapping[s
     varies = set(there.get("varies", ()))
     for what in sorted({*there["calls"], *here["calls"]} - varies):
         peer, ours = there["calls"].get(what), here["calls"].get(what)
-        if peer is None or ours is None:
-            found.append(f"call {what}: {'not there' if peer is None else 'not here'}")
-        elif what in known:
+        if what in known:
             found += [_stale(f"call {what}")] if peer == ours else []
+        elif peer is None or ours is None:
+            found.append(f"call {what}: {'not there' if peer is None else 'not here'}")
         elif peer != ours:
             found.append(f"call {what}: {peer[13:]} there, {ours[13:]} here")
     return found

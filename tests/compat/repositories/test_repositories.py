@@ -119,6 +119,7 @@ def test_a_known_difference_is_no_difference_and_one_that_is_gone_is_stale() -> 
     there, here = ({"registered": {}, "calls": {"tool a": f"000000000000 {text}"}} for text in ("x", "y"))
 
     assert record.compared(there, here, {"tool a": "why"}) == []
+    assert record.compared(there, here | {"calls": {}}, {"tool a": "why"}) == []
     assert record.compared(there, there, {"tool a": "why"}) == [
         "call tool a: it is the same, so repositories.toml is stale"
     ]
@@ -132,6 +133,10 @@ def test_a_known_difference_is_no_difference_and_one_that_is_gone_is_stale() -> 
     assert record.compared(there, there, {"registered tools": "why"}) == [
         "registered tools: it is the same, so repositories.toml is stale"
     ]
+
+
+def test_a_date_in_words_is_the_same_on_each_day() -> None:
+    assert normal("on Friday, 27 November 2026") == normal("on Saturday, 1 May 2027") != normal("on Friday")
 
 
 def test_what_this_program_adds_to_an_error_of_a_missing_argument_is_left_out() -> None:
