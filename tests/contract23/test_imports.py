@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compat.guides import plugin
-from hermes_agent.compat import import_hook
 from hermes_agent.compat.generation import import_generation
 from hermes_agent.testing import call, plugin_host
 
-
-@pytest.fixture(autouse=True)
-def served() -> Iterator[None]:
-    was = import_hook.installed()
-    import_hook.install()
-    yield
-    if not was:
-        import_hook.uninstall()
+pytestmark = pytest.mark.usefixtures("served_names")
 
 
 def test_e7_a_module_that_is_not_served_says_why_under_its_new_path_too() -> None:

@@ -61,7 +61,7 @@ def test_a_module_gives_the_names_of_the_contract(of: str, has: list[str]) -> No
     assert [name for name in has if name not in UNUSED and not hasattr(module, name)] == []
     for name in (each for each in has if each in UNUSED and not hasattr(module, each)):
         with pytest.raises(ImportError, match="does not serve it"):
-            exec(f"from {of} import {name}")  # what a plugin is told
+            exec(f"from {of} import {name}")  # as a plugin writes it
 
 
 def test_the_page_names_each_difference_with_its_reason() -> None:

@@ -21,6 +21,8 @@ from hermes_agent.compat import import_hook
 from hermes_agent.testing import call, plugin_host
 from hermes_agent.testing.chat import chat_host
 
+pytestmark = pytest.mark.usefixtures("served_names")
+
 PAGE = Path(__file__).parents[2] / "docs" / "plugins" / "contract-0.23.md"
 BEGIN, END = "<!-- names that are not served: begin -->\n", "<!-- names that are not served: end -->\n"
 
@@ -76,15 +78,6 @@ MOVED = [(row.older, row.newer, name) for row in import_hook.moved() for name in
 def is_served(module: str, name: str) -> bool:
     section = import_hook.served().get(module)
     return section is not None and (not name or name in section.names)
-
-
-@pytest.fixture(autouse=True)
-def served() -> Iterator[None]:
-    was = import_hook.installed()
-    import_hook.install()
-    yield
-    if not was:
-        import_hook.uninstall()
 
 
 def test_e7_each_moved_name_is_one_object_under_both_paths_or_declined_under_both() -> None:

@@ -139,8 +139,8 @@ def test_a_message_without_gateway_control_reaches_the_model_as_text() -> None:
     config = {"platforms": {"memorychat": {"allow_all_users": True, "enabled": True}}}
     with chat_host(memory_platform(), config=config, model=["as text"]) as chat:
         adapter = chat.adapter
-        told = SessionSource(Platform("memorychat"), "room", user_id="ann")
-        event = MessageEvent("/new", source=told, message_id="m1", allow_gateway_control=False)
+        source = SessionSource(Platform("memorychat"), "room", user_id="ann")
+        event = MessageEvent("/new", source=source, message_id="m1", allow_gateway_control=False)
         chat.host.host.bridge.wait_plugin(adapter.handle_message(event))
         with adapter.changed:
             assert adapter.changed.wait_for(lambda: any("as text" in sent.text for sent in adapter.sent), 60)

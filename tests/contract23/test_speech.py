@@ -11,9 +11,10 @@ import pytest
 
 from compat.guides import plugin
 from hermes_agent.adapters.events import MessageType
-from hermes_agent.compat import import_hook
 from hermes_agent.contracts.speech import AudioFormat, StreamingTTSHandle, TTSProvider
 from hermes_agent.testing.chat import MemoryAdapter, chat_host, memory_platform
+
+pytestmark = pytest.mark.usefixtures("served_names")
 
 
 class Player(MemoryAdapter):
@@ -147,12 +148,3 @@ def test_d17_a_registered_speaker_is_used_while_its_switch_is_on(tmp_path: Path,
         found = names.resolve_streaming_provider()
         assert (found is not None) is streaming
         assert importlib.import_module("gateway.platforms.base").AudioFormat is AudioFormat
-
-
-@pytest.fixture(autouse=True)
-def served() -> Iterator[None]:
-    was = import_hook.installed()
-    import_hook.install()
-    yield
-    if not was:
-        import_hook.uninstall()

@@ -16,6 +16,7 @@ from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.agent.turn_context import Interrupted, TurnContext
 from hermes_agent.contracts import context_engine
 from hermes_agent.contracts.context_engine import ContextEngine, Messages
+from hermes_agent.core.calls import call_supported, overrides
 from hermes_agent.core.errors import ContextTooLong, UserError
 from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import Message, Usage
@@ -140,7 +141,7 @@ class SessionCompaction:
                 size = self.size(context, tools)
                 if not await self._is_time(context, size):
                     return ""
-            return self._status(await self._compact(context, size, force=is_full), size)
+            return await self._status(await self._compact(context, size, force=is_full), size)
         except UserError as exc:
             self._not_below = size + size // 10
             logger.warning("compaction: failed: %s", exc)
@@ -258,21 +259,11 @@ class SessionCompaction:
         elif usage.threshold:
             count = (self.engine.get_status() or {}).get("compression_count") or 0
             lines.append(f"It is made shorter at {usage.threshold} tokens; {count} time(s) so far.")
-            own = self.plugin and context_engine.overrides(self.engine, "should_compress_info")
-            if own and (why := await self._reason(usage.tokens)):
+            if why := await self._ask("should_compress_info", usage.tokens, read=_reason):
                 lines.append(why)
         else:
             lines.append("The context window of the model is unknown; set `model.context_length`.")
         return "\n".join(lines)
-
-    async def _reason(self, tokens: int) -> str:
-        """Return why the engine of a plugin would shorten now, or would not; "" if it gives no reason."""
-        try:
-            due, why = await self._bridge.run(self.engine.should_compress_info, tokens, deadline_s=SELECT_S)
-        except Exception as exc:  # noqa: BLE001 - a plugin's engine
-            logger.warning("context engine of plugin `%s`: should_compress_info failed: %r", self.plugin, exc)
-            return ""
-        return f"{'Due now' if due else 'Not due now'}: {why}" if why else ""
 
     def on_leave(self, messages: Messages) -> None:
         """Note that the conversation was closed with these messages."""
@@ -384,45 +375,37 @@ class SessionCompaction:
 
     async def _prune(self, context: TurnContext, tokens: int) -> bool:
         """Let the engine of a plugin shorten results of tools; return whether the history became shorter."""
-        if not self.plugin or not context_engine.overrides(self.engine, "prune_tool_results_only"):
+        if not self._has_own("prune_tool_results_only"):
             return False
         before = list(context.history.messages)
         given = [m.to_dict() for m in before]
-        ask = partial(
-            context_engine.call_supported, self.engine, "prune_tool_results_only", given, current_tokens=tokens
-        )
-        try:
-            shorter, count = await context.interrupt.run(self._bridge.run(ask))
-            after, origin = match_messages(before, shorter) if count else (before, {})
-        except Interrupted:
-            raise
-        except Exception as exc:  # noqa: BLE001 - a plugin's engine; the compaction follows
-            logger.warning("context engine of plugin `%s`: prune_tool_results_only failed: %r", self.plugin, exc)
+
+        def read(answer: tuple[Messages, int]) -> tuple[list[Message], dict[int, int]] | None:
+            return match_messages(before, answer[0]) if answer[1] else None
+
+        ask = self._ask("prune_tool_results_only", given, read=read, limit_s=None, current_tokens=tokens)
+        if (shorter := await context.interrupt.run(ask)) is None:
             return False
+        after, origin = shorter
         sizes = rough_tokens(given), rough_tokens(m.to_dict() for m in after)
         if sizes[1] >= sizes[0]:
             return False
         await context.history.replace(after, origin, sizes)
         self._counted, self._size = TokenCount(), None
-        logger.info("compaction: %s results of tools shortened by plugin `%s`", count, self.plugin)
+        logger.info("compaction: results of tools shortened by plugin `%s`", self.plugin)
         return True
 
-    def _status(self, notice: str, tokens: int) -> str:
+    async def _status(self, notice: str, tokens: int) -> str:
         """Return the notice after a compaction without a request, as the engine of a plugin words it."""
-        if not notice or not self.plugin:
-            return notice
-        try:
-            own = self.engine.get_automatic_compaction_status_message(
-                phase="compress", default_message=notice, approx_tokens=tokens
-            )
-        except Exception as exc:  # noqa: BLE001 - a plugin's engine
-            logger.warning("context engine of plugin `%s`: its notice failed: %r", self.plugin, exc)
-            return notice
-        return str(own or "")
+        if not notice:
+            return ""
+        offered: dict[str, Any] = {"phase": "compress", "default_message": notice, "approx_tokens": tokens}
+        own = await self._ask("get_automatic_compaction_status_message", read=lambda text: str(text or ""), **offered)
+        return notice if own is None else own
 
     async def select(self, context: TurnContext, sent: list[Message]) -> list[Message]:
         """Return the messages of a request: those that the engine of a plugin selects, or `sent`."""
-        if not self.plugin or not context_engine.overrides(self.engine, "select_context"):
+        if not self._has_own("select_context"):
             return sent
         given = [m.to_dict() for m in sent]
         offered: dict[str, Any] = {
@@ -430,29 +413,49 @@ class SessionCompaction:
             "incoming_message": next((m for m in reversed(given) if m.get("role") == "user"), None),
             "budget_tokens": self.context_length(context),
         }
-        ask = partial(context_engine.call_supported, self.engine, "select_context", given, **offered)
-        try:
-            chosen = await context.interrupt.run(self._bridge.run(ask, deadline_s=SELECT_S))
-            return sent if chosen is None else match_messages(sent, chosen)[0]
-        except Interrupted:
-            raise
-        except Exception as exc:  # noqa: BLE001 - a plugin's engine; the request is sent as it is
-            logger.warning("context engine of plugin `%s`: select_context failed: %r", self.plugin, exc)
-            return sent
+
+        def read(answer: Messages | None) -> list[Message] | None:
+            return None if answer is None else match_messages(sent, answer)[0]
+
+        chosen = await context.interrupt.run(self._ask("select_context", given, read=read, **offered))
+        return sent if chosen is None else chosen
 
     async def complete_turn(self, usage: Usage, **ids: Any) -> None:
         """Notify the engine of a plugin of the end of a turn."""
-        if not self.plugin or not context_engine.overrides(self.engine, "on_turn_complete"):
+        if not self._has_own("on_turn_complete"):
             return
         total = usage.total_tokens
         counts = {"prompt_tokens": total - usage.output_tokens, "completion_tokens": usage.output_tokens}
         counts["total_tokens"] = total
-        engine, messages = self.engine, self.current()
-        call = partial(context_engine.call_supported, engine, "on_turn_complete", messages, **ids)
+        await self._ask("on_turn_complete", self.current(), usage=counts if total else None, **ids)
+
+    def _has_own(self, method: str) -> bool:
+        """Return whether the engine is that of a plugin and has an optional method of its own."""
+        return bool(self.plugin) and overrides(self.engine, ContextEngine, method)
+
+    async def _ask(
+        self,
+        method: str,
+        *positional: Any,
+        read: Callable[[Any], Any] | None = None,
+        limit_s: float | None = SELECT_S,
+        **offered: Any,
+    ) -> Any:
+        """Return the answer of an optional method of a plugin's engine; None without one, and after a failure.
+
+        Args:
+            read: returns what the answer means; its failure counts as that of the method.
+            offered: arguments by name, given if the method takes them.
+        """
+        if not self._has_own(method):
+            return None
+        ask = partial(call_supported, getattr(self.engine, method), [("", value) for value in positional], offered)
         try:
-            await self._bridge.run(call, usage=counts if total else None, deadline_s=SELECT_S)
-        except Exception as exc:  # noqa: BLE001 - a plugin's engine, and nothing depends on it
-            logger.warning("context engine of plugin `%s`: on_turn_complete failed: %r", self.plugin, exc)
+            answer = await self._bridge.run(ask, deadline_s=limit_s)
+            return answer if read is None else read(answer)
+        except Exception as exc:  # noqa: BLE001 - a plugin's engine; the agent goes on as without the method
+            logger.warning("context engine of plugin `%s`: %s failed: %r", self.plugin, method, exc)
+            return None
 
     async def _memory_context(self, context: TurnContext, messages: Messages) -> str:
         """Return what the memory provider wants to keep, or "" after a time limit."""
@@ -464,3 +467,8 @@ class SessionCompaction:
         except TimeoutError:
             logger.warning("memory provider: no answer within %g s to what a compaction must keep", MEMORY_S)
             return ""
+
+
+def _reason(answer: tuple[bool, str]) -> str:
+    due, why = answer
+    return f"{'Due now' if due else 'Not due now'}: {why}" if why else ""

@@ -21,11 +21,9 @@ __all__ = [
     "CONTEXT_ENGINE",
     "DEFAULT_ENGINE",
     "ContextEngine",
-    "call_supported",
     "choose_context_engine",
     "compress",
     "copy_engine",
-    "overrides",
     "should_compress",
 ]
 
@@ -242,19 +240,6 @@ def compress(engine: ContextEngine, messages: Messages, **offered: Any) -> Messa
     if not isinstance(shorter, list):
         raise TypeError(f"context engine '{engine.name}': compress() returned {type(shorter).__name__}, not a list")
     return shorter
-
-
-def overrides(engine: ContextEngine, method: str) -> bool:
-    """Return whether an engine has an optional method of its own."""
-    own = getattr(type(engine), method, None)
-    return own is not None and own is not getattr(ContextEngine, method)
-
-
-def call_supported(engine: ContextEngine, method: str, messages: Messages, **offered: Any) -> Any:
-    """Call a method of an engine with messages and the offered arguments that it names."""
-    function = getattr(engine, method)
-    names, takes_all = keywords_of(function)
-    return function(messages, **{name: value for name, value in offered.items() if takes_all or name in names})
 
 
 def _accepted_arguments(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.secret_source import PooledCredential
-from hermes_agent.core.calls import call_supported
+from hermes_agent.core.calls import call_supported, overrides
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
 from hermes_agent.core.redaction import mask_arguments, redactor
@@ -46,7 +46,6 @@ __all__ = [
     "fetch_model_entries",
     "fetch_model_ids",
     "make_auxiliary_task",
-    "overrides",
 ]
 
 
@@ -329,17 +328,12 @@ UNUSED_METHODS = ("fetch_account_usage", "build_client_kwargs_extras", "setup_st
 def fields_without_effect(profile: ProviderProfile) -> list[str]:
     """Return the fields that a profile sets, and the methods that it has, and that the agent does not use."""
     fields = [name for name in WITHOUT_EFFECT if getattr(profile, name, None)]
-    return fields + [name for name in UNUSED_METHODS if overrides(profile, name)]
-
-
-def overrides(profile: ProviderProfile, method: str) -> bool:
-    """Return whether a profile has a method of its own."""
-    return getattr(type(profile), method, None) is not getattr(ProviderProfile, method)
+    return fields + [name for name in UNUSED_METHODS if overrides(profile, ProviderProfile, name)]
 
 
 def ask_profile(profile: ProviderProfile, method: str, *args: Any, **options: Any) -> Any:
     """Return the answer of a method of a profile; None without one of its own, and after a failure."""
-    if not overrides(profile, method):
+    if not overrides(profile, ProviderProfile, method):
         return None
     try:
         return call_supported(getattr(profile, method), tuple(("", value) for value in args), options)

@@ -68,6 +68,12 @@ def takes_positional(function: Callable[..., Any]) -> bool:
     return parameters is None or any(p.kind.name in (*_BY_POSITION, "VAR_POSITIONAL") for p in parameters)
 
 
+def overrides(value: object, base: type, method: str) -> bool:
+    """Return whether the class of an object has a method that is not the one of `base`."""
+    own = getattr(type(value), method, None)
+    return own is not None and own is not getattr(base, method)
+
+
 def call_supported(
     function: Callable[..., Any], positional: Iterable[tuple[str, Any]] = (), optional: Mapping[str, Any] | None = None
 ) -> Any:

@@ -194,10 +194,10 @@ class _Tuple:
 
     def _replace(self: Any, /, **changes: Any) -> Any:
         """Return a named tuple with other values in some fields."""
-        made = self._make(map(changes.pop, self._fields, self))
-        if changes:
-            raise _UNEXPECTED(f"Got unexpected field names: {list(changes)!r}")
-        return made
+        values = dict(zip(self._fields, self, strict=True))
+        if unexpected := [name for name in changes if name not in values]:
+            raise _UNEXPECTED(f"Got unexpected field names: {unexpected!r}")
+        return self._make((values | changes).values())
 
     def __repr__(self: Any) -> str:
         return f"{self.__class__.__name__}({', '.join(map('{}={!r}'.format, self._fields, self))})"

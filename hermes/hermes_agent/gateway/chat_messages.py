@@ -36,7 +36,7 @@ from hermes_agent.adapters.registry import GatewayConfig
 from hermes_agent.adapters.sender import MessageSender
 from hermes_agent.adapters.text import classify_send_error, is_timeout_error, split_message, strip_markdown
 from hermes_agent.contracts.speech import StreamingTTSHandle
-from hermes_agent.core.calls import call_supported
+from hermes_agent.core.calls import call_supported, overrides
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import Content
@@ -334,7 +334,7 @@ def split_text(text: str, adapter: Any, max_length: int = 0, chat: str = "") -> 
     if limit <= 0 or getattr(adapter, "splits_long_messages", False):
         return [text]
     try:
-        own = _limits_chat(adapter, "message_len_fn_for_chat", chat)
+        own = bool(chat) and overrides(adapter, MessageSender, "message_len_fn_for_chat")
         length = adapter.message_len_fn_for_chat(chat) if own else getattr(adapter, "message_len_fn", len)
         return [str(chunk) for chunk in adapter.truncate_message(text, limit, length)]
     except Exception as exc:  # noqa: BLE001 - plugin code: the answer is sent anyway
@@ -344,19 +344,13 @@ def split_text(text: str, adapter: Any, max_length: int = 0, chat: str = "") -> 
 
 def message_limit(adapter: Any, max_length: int = 0, chat: str = "") -> int:
     """Return the length limit of a message of a chat; 0: the adapter takes care of it."""
-    if _limits_chat(adapter, "max_message_length_for_chat", chat):
+    if chat and overrides(adapter, MessageSender, "max_message_length_for_chat"):
         try:
             return max(int(adapter.max_message_length_for_chat(chat)), 0)
         except Exception as exc:  # noqa: BLE001 - plugin code: the limit of the platform counts
             logger.warning("adapter: max_message_length_for_chat failed: %r", exc)
     own = getattr(adapter, "MAX_MESSAGE_LENGTH", 0)
     return own if isinstance(own, int) and own > 0 else max_length
-
-
-def _limits_chat(adapter: Any, method: str, chat: str) -> bool:
-    """Return whether an adapter has this method of its own."""
-    own = getattr(type(adapter), method, None)
-    return bool(chat) and own is not None and own is not getattr(MessageSender, method)
 
 
 def reply_target(part: Mapping[str, Any], index: int, message: str, mode: str) -> str | None:
@@ -366,6 +360,7 @@ def reply_target(part: Mapping[str, Any], index: int, message: str, mode: str) -
 
 SEND_S = 120.0
 """Time limit of an adapter for one message; after it, it is unknown whether the message arrived."""
+
 DEGRADED_S = 5.0
 """Delay before the next look at an adapter with `send_path_degraded`."""
 MAX_UNKNOWN_ATTEMPTS = 8

@@ -23,7 +23,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from hermes_agent.contracts.model_client import ModelAnswer
-from hermes_agent.contracts.model_provider import ProviderProfile, ask_profile, fetch_model_entries, overrides
+from hermes_agent.contracts.model_provider import ProviderProfile, ask_profile, fetch_model_entries
+from hermes_agent.core.calls import overrides
 from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.messages import Usage
 from hermes_agent.models.bundled import bundled_client_profiles
@@ -151,13 +152,15 @@ class ModelCatalog:
         name = endpoint.provider.name
         tells = name == REPORTS_COST and (name, model) not in self._silent
         own = endpoint.client_profile
-        is_free = own.is_free if own is not None else overrides(endpoint.provider.profile, "get_usage_cost")
+        is_free = (
+            own.is_free if own is not None else overrides(endpoint.provider.profile, ProviderProfile, "get_usage_cost")
+        )
         return is_free or tells or self.known_info(endpoint, model).cost_usd(Usage()) is not None
 
     def listed_cost_usd(self, endpoint: ModelEndpoint, model: str, usage: Usage) -> float | None:
         """Return the cost of an answer by known prices, or None."""
         own = None
-        if overrides(endpoint.provider.profile, "get_usage_cost"):
+        if overrides(endpoint.provider.profile, ProviderProfile, "get_usage_cost"):
             tokens = {"input_tokens": usage.input_tokens - usage.cached_tokens, "output_tokens": usage.output_tokens}
             tokens |= {"cache_read_tokens": usage.cached_tokens, "cache_write_tokens": 0, "reasoning_tokens": 0}
             given = SimpleNamespace(**tokens, prompt_tokens=usage.input_tokens, total_tokens=usage.total_tokens)

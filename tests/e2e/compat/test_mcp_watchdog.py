@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
+from waiting import until
 
 pytestmark = pytest.mark.usefixtures("served")
 SLEEPS = (
@@ -29,13 +30,6 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def all_end(pids: Sequence[int]) -> bool:
-    until = time.monotonic() + 15
-    while any(map(is_running, pids)) and time.monotonic() < until:
-        time.sleep(0.05)
-    return not any(map(is_running, pids))
 
 
 def test_the_command_has_the_streams_and_gives_its_exit_status() -> None:
@@ -71,4 +65,4 @@ def test_all_processes_of_the_command_end_with_the_watchdog_and_with_its_parent(
         assert len(pids) == 2
         process.send_signal(signal.SIGTERM if end == "signal" else signal.SIGKILL)
         assert process.wait(15) == (143 if end == "signal" else -9)
-        assert all_end(pids)
+        until(lambda: not any(map(is_running, pids)), "the end of the command's processes")

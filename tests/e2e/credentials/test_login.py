@@ -104,7 +104,7 @@ def test_a_key_is_stored_used_listed_and_forgotten(home: Path) -> None:
     assert hermes(home, "auth", "logout", "box").returncode == 1
     refused = hermes(home, "auth", "login", "box", "--api-key", stdin="two words\n")
     assert refused.returncode == 2 and "That is no key" in refused.stderr
-    for name in ("nobody", "local"):
+    for name in ("missing", "local"):
         unknown = hermes(home, "auth", "login", name, stdin="x\n")
         assert unknown.returncode == 2 and f"{name!r} is no provider that one signs in at" in unknown.stderr
         known = unknown.stderr.partition("Known: ")[2].split(", ")

@@ -335,10 +335,10 @@ def test_set_refuses_such_a_name_and_check_names_all_of_them(home: Path) -> None
 def test_a_start_and_the_doctor_say_all_that_a_check_finds(home: Path, write_plugin: Write) -> None:
     write_plugin("lab")
     (home / "config.yaml").write_text(
-        "model: {provider: local}\nplugins: {enabled: [lab, nobody], disabled: [no-one]}\ntoolsets: [lightz]\n"
+        "model: {provider: local}\nplugins: {enabled: [lab, missing], disabled: [no-one]}\ntoolsets: [lightz]\n"
         "display: {skin: blak}\nhooks: {pre_tool_cal: [{command: x}]}\nmemory: {provider: notbook}\n"
     )
-    wrong = ["nobody", "no-one", "lightz", "blak", "pre_tool_cal", "notbook"]
+    wrong = ["missing", "no-one", "lightz", "blak", "pre_tool_cal", "notbook"]
     checked = hermes("config", "check")
     assert checked.returncode == 78 and [name for name in wrong if f"`{name}`" not in checked.stdout] == []
     asked = hermes("-z", "/tools")
