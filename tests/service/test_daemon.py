@@ -302,6 +302,7 @@ def test_a_credential_that_is_missing_ends_the_start_as_the_page_says(machine: M
         + f"""
         systemctl start hermes-agent 2> /dev/null; echo $?
         systemctl status --no-pager -n0 hermes-agent | grep -o 'status=[0-9]*/[A-Z]*' | sort -u
+        journalctl --sync
         journalctl --no-pager -o cat -u hermes-agent | grep -o 'Failed to set up credentials' | sort -u
         systemctl cat{command} 2>&1 | tail -n 1
         """

@@ -93,7 +93,7 @@ class Agent(ConversationServices):
             conversation.resume(stored, self.sent_texts(conversation.session_id))
         remembered = await self._load_memory(conversation, after, is_new=stored is None)
         if stored is None:
-            made = await self.bridge.run(self._prompt, conversation, instructions, remembered.block)
+            made = await self.bridge.run(self._prompt, conversation, instructions, remembered)
             conversation.system_prompt = made.text
             conversation.notices += made.notices
         conversation.notices += remembered.notices
@@ -153,12 +153,13 @@ class Agent(ConversationServices):
             with_provider=conversation.is_stored,
         )
 
-    def _prompt(self, conversation: Conversation, instructions: str, memory: str) -> SystemPrompt:
+    def _prompt(self, conversation: Conversation, instructions: str, remembered: InitialMemory) -> SystemPrompt:
+        memory, skipped = remembered.read()
         self.context_engines.offer_tools(self.tools)
         shown = [d["function"]["name"] for d in conversation.definitions()]
         if self.provenance is not None and memory:
             self.provenance.add_recalled(conversation.session_id, memory)
-        return self.prompt_builder.build(
+        made = self.prompt_builder.build(
             shown,
             platform=conversation.platform,
             cwd=conversation.cwd,
@@ -174,6 +175,7 @@ class Agent(ConversationServices):
             },
             take=partial(self.mask_and_track, conversation.session_id),
         )
+        return made._replace(notices=(*made.notices, *skipped))
 
     async def aclose(self) -> None:
         """End every conversation and close the transcript."""

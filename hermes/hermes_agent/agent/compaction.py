@@ -16,6 +16,7 @@ from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.agent.turn_context import Interrupted, TurnContext
 from hermes_agent.contracts import context_engine
 from hermes_agent.contracts.context_engine import ContextEngine, Messages
+from hermes_agent.contracts.model_client import ToolDefinitions
 from hermes_agent.core.calls import call_supported, overrides
 from hermes_agent.core.errors import ContextTooLong, UserError
 from hermes_agent.core.lazy_types import LazyNamedTuple
@@ -107,8 +108,8 @@ class SessionCompaction:
         if not self._counted.add(context.history.messages):
             self._size = None
         if self._size is None:
-            of_tools = count_tokens(json.dumps(list(tools), ensure_ascii=False)) if tools else 0
-            self._size, self._size_is_real = (count_tokens(context.history.system_prompt) + of_tools, 0), False
+            tokens = count_tokens(context.history.system_prompt) + _tool_tokens(tools)
+            self._size, self._size_is_real = (tokens, 0), False
         tokens, before = self._size
         return tokens + self._counted.tokens - before
 
@@ -292,6 +293,9 @@ class SessionCompaction:
             self._model, self._doubted = known, False
             client = context.model.chosen.client
             keywords = {"base_url": client.base_url, "provider": context.model.provider, "api_mode": API_MODE}
+            if not self.plugin:  # the built-in engine is quick
+                self.engine.update_model(context.model.name, length, **keywords)
+                return length
             await context.interrupt.run(self.notify_engine("update_model", context.model.name, length, **keywords))
         return length
 
@@ -403,7 +407,7 @@ class SessionCompaction:
         own = await self._ask("get_automatic_compaction_status_message", read=lambda text: str(text or ""), **offered)
         return notice if own is None else own
 
-    async def select(self, context: TurnContext, sent: list[Message]) -> list[Message]:
+    async def select(self, context: TurnContext, sent: Sequence[Message]) -> Sequence[Message]:
         """Return the messages of a request: those that the engine of a plugin selects, or `sent`."""
         if not self._has_own("select_context"):
             return sent
@@ -467,6 +471,16 @@ class SessionCompaction:
         except TimeoutError:
             logger.warning("memory provider: no answer within %g s to what a compaction must keep", MEMORY_S)
             return ""
+
+
+def _tool_tokens(tools: Sequence[dict[str, Any]]) -> int:
+    """Return the approximate tokens of tools, counted once for all sessions with the same ones."""
+    if isinstance(tools, ToolDefinitions) and tools.tokens is not None:
+        return tools.tokens
+    tokens = count_tokens(json.dumps(list(tools), ensure_ascii=False)) if tools else 0
+    if isinstance(tools, ToolDefinitions):
+        tools.tokens = tokens
+    return tokens
 
 
 def _reason(answer: tuple[bool, str]) -> str:

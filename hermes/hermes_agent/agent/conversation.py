@@ -290,7 +290,7 @@ class Conversation:
         if route is None or self.model_state.requested or self.subagent_policy is not None:
             return
         task = JOB if self.platform == JOB_PLATFORM else CONVERSATION
-        rule, chosen = route(RouteQuestion(task, self.principal, self._rule, (*self.history, *new)))
+        rule, chosen = route(RouteQuestion(task, self.principal, self._rule, self.history, new))
         if rule and rule != self._rule:
             self._rule = self._history.record.rule = rule
         if chosen is not None:
@@ -485,7 +485,7 @@ class Conversation:
 
     def accepted_history(self) -> list[Message]:
         """Return the history as a provider accepts it, without the additions of plugins."""
-        return self._history.accepted()
+        return list(self._history.accepted())
 
     def scope(self, turn_id: str = "") -> CallScope:
         """Return the scope of a tool call or command outside a turn."""

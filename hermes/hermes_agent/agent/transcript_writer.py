@@ -15,7 +15,7 @@ from hermes_agent.agent.system_prompt import FolderInstructions
 from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.lazy_types import lazy_dataclass
-from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.core.messages import Content, Message, Usage, begins_with
 from hermes_agent.core.redaction import mask_message, redactor
 from hermes_agent.sessions import NewSession, RequestRecord, SentRecord, SessionCommit, TurnRecord, UsageRecord
 from hermes_agent.tools import tool_error
@@ -43,7 +43,7 @@ class RequestDigest:
             messages: without the system prompt.
         """
         same = len(self._messages)
-        if self._messages != messages[:same]:  # the same objects: quick for any number
+        if not begins_with(messages, self._messages):
             pairs = enumerate(zip(self._messages, messages, strict=False))
             same = next((at for at, (known, message) in pairs if known != message), min(same, len(messages)))
         del self._messages[same:], self._chain[same:]
@@ -217,7 +217,7 @@ def repaired(messages: Sequence[Message]) -> list[Message]:
     A call without a result gets `LOST_RESULT`; a result without a call is left out; user messages that follow
     each other become one.
     """
-    return HistoryRepair().repair(messages)
+    return list(HistoryRepair().repair(messages))
 
 
 class HistoryRepair:
@@ -228,14 +228,14 @@ class HistoryRepair:
         self._out: list[Message] = []
         self._open_calls: dict[str, str] = {}
 
-    def repair(self, messages: Sequence[Message]) -> list[Message]:
-        """Return what `repaired` returns; unchanged messages stay the same objects."""
-        if self._seen != messages[: len(self._seen)]:  # the same objects: quick for any number
+    def repair(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return what `repaired` returns, until the next call; unchanged messages stay the same objects."""
+        if not begins_with(messages, self._seen):
             self._seen, self._out, self._open_calls = [], [], {}
         for message in messages[len(self._seen) :]:
             self._take(message)
             self._seen.append(message)
-        return [*self._out, *_lost_results(self._open_calls)]
+        return [*self._out, *_lost_results(self._open_calls)] if self._open_calls else self._out
 
     def _take(self, message: Message) -> None:
         out = self._out
@@ -302,7 +302,7 @@ class MessageCache:
     _injected: dict[int, tuple[Message, Message]] = field(default_factory=dict)
     """By index: a message and what is sent in its place."""
 
-    def messages_to_send(self, history: Sequence[Message], texts: Mapping[int, str]) -> list[Message]:
+    def messages_to_send(self, history: Sequence[Message], texts: Mapping[int, str]) -> Sequence[Message]:
         """Return a history as a provider accepts it. `texts`: content to send, by index of the message."""
         shown, count, injected = list(history), len(history), self._injected
         if len(injected) > len(texts):  # the history was made shorter
@@ -419,12 +419,12 @@ class History:
             self._system = Message("system", self.system_prompt)
         return self._system
 
-    def accepted(self) -> list[Message]:
-        """Return the messages as a provider accepts them, without the additions of plugins."""
+    def accepted(self) -> Sequence[Message]:
+        """Return the messages as a provider accepts them, without what plugins added; until the next call."""
         return self._cache.history.repair(self.messages)
 
-    def messages_to_send(self) -> list[Message]:
-        """Return the messages as the model gets them."""
+    def messages_to_send(self) -> Sequence[Message]:
+        """Return the messages as the model gets them, until the next call."""
         if not self.sent_texts:
             return self.accepted()
         return self._cache.messages_to_send(self.messages, self.sent_texts)

@@ -269,7 +269,7 @@ async def _fitted_step(
 
 async def _messages_to_send(
     context: TurnContext, compaction: SessionCompaction, reminder: str
-) -> tuple[list[Message], list[Message]]:
+) -> tuple[Sequence[Message], Sequence[Message]]:
     """Return the messages of the next request as the history has them, and as they are sent."""
     own = context.history.accepted()
     sent = context.history.messages_to_send() if context.history.sent_texts else own

@@ -51,6 +51,8 @@ class ToolDefinitions(list[dict[str, Any]]):
 
     encoded: tuple[object, Any] | None = None
     """Their last encoding and its key (`models.wire_protocol`)."""
+    tokens: int | None = None
+    """Their approximate number of tokens, once it was asked for (`agent.compaction`)."""
     searchable: tuple[str, ...] = ()
     """Names of additional tools, which the model may call once it has found them (`tools.tool_search`)."""
 

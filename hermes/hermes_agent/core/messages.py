@@ -75,8 +75,8 @@ class Message:
     """
     last_encoding: tuple[object, Sequence[bytes]] | None = field(default=None, init=False, compare=False, repr=False)
     """The encoder that encoded this message last, and the result (`models.wire_protocol`)."""
-    run: tuple[object, Sequence[Message], bytes] | None = field(default=None, init=False, compare=False, repr=False)
-    """The encoder, the messages and the bytes of an encoded run of messages that ends with this one."""
+    runs: Any = field(default=None, init=False, compare=False, repr=False)
+    """The encoding of the conversation up to this message (`models.wire_protocol.EncodedRuns`), or None."""
     masked_secrets: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
     """The known secrets that are masked in it (`core.redaction.mask_message`); None if it was not searched."""
 
@@ -154,6 +154,19 @@ class Usage:
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
         )
+
+
+def begins_with(messages: Sequence[Message], start: list[Message]) -> bool:
+    """Return whether messages begin with others; lists of the same objects are compared by pointers.
+
+    The operator compares the items in order; a slice would count a reference to each of them.
+    """
+    if not isinstance(messages, list):
+        return start == list(messages[: len(start)])
+    try:
+        return bool(start <= messages)  # False for a shorter list
+    except TypeError:  # two of them differ, and messages have no order
+        return False
 
 
 def assistant_text(messages: Iterable[Message]) -> str:

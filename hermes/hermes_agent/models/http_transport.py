@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import importlib
-import io
 import math
 import os
 import socket
 import ssl
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from urllib.request import getproxies, proxy_bypass
 from hermes_agent import __version__
 from hermes_agent.contracts.model_provider import UnsignedRequest
 from hermes_agent.core.lazy_types import lazy_dataclass
-from hermes_agent.models.wire_protocol import join_mapping
+from hermes_agent.models.wire_protocol import mapping_pieces
 from hermes_agent.system.certificates import defaults_read_later, trusted_certificates, trusted_certificates_later
 from hermes_agent.system.safe_http import safe_url_for_log
 
@@ -39,8 +39,8 @@ IDLE_S = 30.0
 """Seconds for which an unused connection is kept."""
 LONGEST_LINE = 64 * 1024
 """Longest header of an answer, in bytes."""
-LARGE_BODY = 1024 * 1024
-"""Bytes above which a body is sent in pieces."""
+PIECE = 32 * 1024
+"""Bytes of a text of a body that is long."""
 USER_AGENT = f"hermes-agent/{__version__}"
 
 
@@ -145,13 +145,13 @@ class HttpTransport:
         sent = dict(headers)
         if self._has_login:
             sent.pop("authorization", None)
-        content = None if body is None else join_mapping(body)
-        if content is not None:
+        pieces = None if body is None else _joined(mapping_pieces(body))
+        if pieces is not None:
             sent = {"content-type": "application/json", **sent}
-        method = "GET" if content is None else "POST"
+        method = "GET" if pieces is None else "POST"
         if sign is not None:
-            sent |= await sign(UnsignedRequest(method, url, sent, content or b""))
-        data = io.BytesIO(content) if content is not None and len(content) > LARGE_BODY else content
+            sent |= await sign(UnsignedRequest(method, url, sent, b"".join(pieces or ())))
+        data = None if pieces is None else _payload_class()(pieces)
         whole_s = self._deadlines.whole_s
         end = asyncio.get_running_loop().time() + whole_s if whole_s else math.inf
         try:
@@ -299,6 +299,34 @@ def _chain(exc: BaseException | None) -> Iterator[BaseException]:
         queue += [link.__cause__, link.__context__]
         if isinstance(link, BaseExceptionGroup):
             queue += link.exceptions
+
+
+def _joined(texts: Sequence[bytes]) -> list[bytes]:
+    """Return a body in one piece, or in two with all that is long in the second: the first is copied."""
+    long = next((place for place, length in enumerate(map(len, texts)) if length >= PIECE), 0)
+    return [b"".join(texts[:long]), b"".join(texts[long:])] if long else [b"".join(texts)]
+
+
+@functools.cache
+def _payload_class() -> type[aiohttp.Payload]:
+    """Return the class of a body in pieces; it is made late, as the library is imported."""
+    http = load_http()
+
+    class Pieces(http.Payload):  # type: ignore[misc, name-defined]
+        _autoclose = True  # it holds no file
+
+        def __init__(self, pieces: list[bytes]) -> None:
+            super().__init__(pieces)
+            self._size = sum(map(len, pieces))
+
+        def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+            return b"".join(self._value).decode(encoding, errors)
+
+        async def write(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
+            for piece in self._value:
+                await writer.write(piece)
+
+    return Pieces
 
 
 def _make_response(response: Any, pieces: AsyncIterator[bytes]) -> HttpResponse:

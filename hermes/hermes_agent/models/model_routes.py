@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Any
 
 from hermes_agent.core.errors import UserError
@@ -39,13 +40,14 @@ class RouteQuestion(LazyNamedTuple):
     """Principal of the session."""
     kept: str = ""
     """Id of the session's rule, `NO_RULE`, or "" if none is decided."""
-    messages: Sequence[Message] = ()
-    """The conversation; the last one is new."""
+    history: Sequence[Message] = ()
+    """The conversation without the new messages."""
+    new: Sequence[Message] = ()
 
     @property
     def tokens(self) -> int:
         """Approximate tokens of the conversation."""
-        return sum(len(message.text) for message in self.messages) // 4
+        return sum(len(message.text) for message in chain(self.history, self.new)) // 4
 
 
 class RouteChoice(LazyNamedTuple):
@@ -93,7 +95,7 @@ class ModelRoutes:
             return RouteChoice("", None)
         present = next((rule for rule in rules if question.kept == rule_id(rule)), None)
         if present is None and question.kept != NO_RULE:
-            return self._first(rules, question, has_images(question.messages))
+            return self._first(rules, question, has_images(chain(question.history, question.new)))
         return self._kept(rules, present or {}, question)
 
     def selections(self) -> Iterator[tuple[int, ModelSelection]]:
@@ -112,7 +114,7 @@ class ModelRoutes:
         self, rules: Sequence[Mapping[str, Any]], present: Mapping[str, Any], question: RouteQuestion
     ) -> RouteChoice:
         """Return the session's rule, or another one that it needs for a new picture or its length."""
-        sees = has_images(question.messages[-1:])
+        sees = has_images(question.new or question.history[-1:])
         needs = (
             rule
             for rule in rules

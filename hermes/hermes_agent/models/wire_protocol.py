@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, RequestOptions, ToolDefinitions
-from hermes_agent.core.lazy_types import lazy_dataclass
-from hermes_agent.core.messages import Message, ToolCall, new_id
+from hermes_agent.core.lazy_types import LazyNamedTuple, lazy_dataclass
+from hermes_agent.core.messages import Message, ToolCall, begins_with, new_id
 from hermes_agent.core.redaction import mask_message
 from hermes_agent.core.text import shorten
 from hermes_agent.models.errors import ErrorReply
@@ -45,7 +45,7 @@ class JsonBytes(bytes):
 
 
 class JsonPieces(tuple[bytes, ...]):
-    """Pieces of a JSON text that stands for its value: joined once, with the rest of a body."""
+    """Pieces of a JSON text that stands for its value."""
 
 
 def encode_json(value: Any) -> bytes:
@@ -64,8 +64,8 @@ def _encode_name(name: str) -> bytes:
     return encode_json(name) + b":"
 
 
-def join_mapping(body: Mapping[str, Any]) -> bytes:
-    """Return the JSON of a mapping, which may have `JsonBytes` as values."""
+def mapping_pieces(body: Mapping[str, Any]) -> list[bytes]:
+    """Return the JSON of a mapping in pieces; `JsonBytes` and `JsonPieces` may be values of it."""
     parts: list[bytes] = []
     for name, value in body.items():
         parts += (b",", _encode_name(name))
@@ -73,7 +73,7 @@ def join_mapping(body: Mapping[str, Any]) -> bytes:
             parts += value
         else:
             parts.append(encode_json(value))
-    return b"".join([b"{", *parts[1:], b"}"])  # one join: the text of a long conversation is copied once
+    return [b"{", *parts[1:], b"}"]
 
 
 def join_list(texts: Iterable[bytes]) -> Any:
@@ -105,45 +105,69 @@ def encode_message_runs(
     key: EncodingKey,
     make: Callable[[Message], Mapping[str, Any]],
     instead: Mapping[int, bytes] | None = None,
-    sizes: Sequence[int] = RUN_SIZES,
 ) -> list[bytes]:
     """Return the JSON of messages in order, in few texts: one message each, or a run with commas.
 
     Args:
         instead: by index, the text of a message that differs in this request.
-        sizes: lengths of the runs, each a divisor of the one before.
     """
-    out: list[bytes] = []
+
+    def encode(some: Sequence[Message]) -> list[bytes]:
+        return [text for (text,) in encode_messages(some, key, lambda message: [make(message)])]
+
+    whole = messages if isinstance(messages, list) else list(messages)
     others = instead or {}
-    begin = 0
-    if messages and messages[0].role == "system":  # it may change, and what follows is still good
-        begin = 1
-        out += [others[0]] if 0 in others else encode_messages(messages[:1], key, lambda message: [make(message)])[0]
-    for level, size in enumerate(sizes, 1):
-        while begin + size <= len(messages):
-            some = messages[begin : begin + size]
-            here = {place - begin: text for place, text in others.items() if begin <= place < begin + size}
-            if here:
-                out += encode_message_runs(some, key, make, here, sizes[level:])
-            else:
-                out.append(_encode_run(some, key, make, sizes[level:]))
-            begin += size
-    rest = encode_messages(messages[begin:], key, lambda message: [make(message)])
-    return out + [others.get(place) or text for place, (text,) in enumerate(rest, begin)]
+    begin = 1 if whole and whole[0].role == "system" else 0  # it may change, and what follows is still good
+    unchanged = min((place for place in others if place >= begin), default=len(whole))
+    end = unchanged - (unchanged - begin) % RUN_SIZES[-1]
+    prompt = [others.get(0) or text for text in encode(whole[:begin])]
+    singles = [others.get(place) or text for place, text in enumerate(encode(whole[end:]), end)]
+    return [*prompt, *(text for _, text in _encode_runs(whole, begin, end, key, encode)), *singles]
 
 
-def _encode_run(
-    some: Sequence[Message], key: EncodingKey, make: Callable[[Message], Mapping[str, Any]], sizes: Sequence[int]
-) -> bytes:
-    last = some[-1]
-    if last.run is not None and last.run[0] is key and last.run[1] == some:  # the same objects: a quick comparison
-        return last.run[2]
-    text = b",".join(encode_message_runs(some, key, make, sizes=sizes))
-    for message in some:  # the run has their texts
+class EncodedRuns(LazyNamedTuple):
+    """The encoding of the beginning of a conversation; it is kept with the last message of it."""
+
+    key: EncodingKey
+    messages: list[Message]
+    """All of it; a system prompt at its front is no part of the texts."""
+    texts: list[tuple[int, bytes]]
+    """Runs in order: the number of messages of each, one of `RUN_SIZES`, and their text with commas."""
+
+
+def _encode_runs(
+    whole: list[Message], begin: int, end: int, key: EncodingKey, encode: Callable[[Sequence[Message]], list[bytes]]
+) -> list[tuple[int, bytes]]:
+    """Return the runs of the messages from `begin` to `end`, which are a multiple of the shortest run."""
+    shortest, kept = RUN_SIZES[-1], EncodedRuns(key, whole[:begin], [])
+    for last in range(end - 1, begin, -shortest):
+        found: EncodedRuns | None = whole[last].runs
+        if found is not None and found.key is key and len(found.messages) == last + 1:
+            found.messages[:begin] = whole[:begin]
+            if begins_with(whole, found.messages):
+                kept = found
+                break
+    known, texts = len(kept.messages), list(kept.texts)
+    if known >= end:
+        return texts
+    for place in range(known, end, shortest):
+        _add_run(texts, shortest, b",".join(encode(whole[place : place + shortest])))
+    for message in whole[max(begin, known - 1) : end]:  # the runs have their texts
         object.__setattr__(message, "last_encoding", None)
-        object.__setattr__(message, "run", None)
-    object.__setattr__(last, "run", (key, some, text))
-    return text
+        object.__setattr__(message, "runs", None)
+    object.__setattr__(whole[end - 1], "runs", EncodedRuns(key, whole[:end], texts))
+    return texts
+
+
+def _add_run(texts: list[tuple[int, bytes]], size: int, text: bytes) -> None:
+    """Add a run; the last runs become a longer one as soon as they are as many messages."""
+    texts.append((size, text))
+    for longer in reversed(RUN_SIZES[:-1]):
+        size = texts[-1][0]
+        last = texts[-longer // size :]
+        if sum(count for count, _ in last if count == size) != longer:
+            return
+        texts[-len(last) :] = [(longer, b",".join(text for _, text in last))]
 
 
 def encode_tools(

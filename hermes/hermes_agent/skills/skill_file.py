@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -311,6 +312,8 @@ HUB = ".hub"
 MAX_DEPTH = 4
 """Levels below a root at which a skill may be."""
 MAX_SKILLS = 2_000
+SETTLED_NS = 1_000_000_000
+"""Nanoseconds after a change from which on a folder's time of change is a sign of the next one."""
 _NO_SKILLS = frozenset({"README.md", "DESCRIPTION.md", "CHANGELOG.md", "LICENSE.md"})
 
 
@@ -359,48 +362,67 @@ class SkillFolder:
 
     Args:
         roots: of two skills with the same path, that of the earlier root counts.
+        now_ns: returns the time in nanoseconds.
     """
 
-    def __init__(self, roots: Sequence[Path]) -> None:
-        self.roots = tuple(roots)
-        self._cache: dict[str, tuple[FileStamp | None, SkillFile | None]] = {}
+    def __init__(self, roots: Sequence[Path], *, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self.roots, self._now_ns = tuple(roots), now_ns
+        self._skills: dict[_FoundFile, tuple[FileStamp | None, LocalSkill | None]] = {}
+        self._listings: dict[str, tuple[FileStamp | None, list[os.DirEntry[str]]]] = {}
 
     def find(self) -> list[LocalSkill]:
         """Return every skill, sorted by path; a file that cannot be read is left out and logged."""
         found: dict[str, LocalSkill] = {}
         for root in self.roots:
-            for file, real, place, flat in _walk(str(root), os.path.realpath(root), "", MAX_DEPTH, set()):
-                if place in found or len(found) >= MAX_SKILLS:
+            for file in self._files(root):
+                if file.place in found or len(found) >= MAX_SKILLS:
                     continue
-                document = self._document(file)
-                if document is not None:
-                    found[place] = LocalSkill(document, Path(file), place, flat, real)
+                skill = self._skill(file)
+                if skill is not None:
+                    found[file.place] = skill
         return [found[place] for place in sorted(found)]
 
     def is_empty(self) -> bool:
         """Return whether no skill exists, without reading any."""
-        files = (file for root in self.roots for file in _walk(str(root), os.path.realpath(root), "", MAX_DEPTH, set()))
-        return all(file.flat for file in files)
+        return all(file.flat for root in self.roots for file in self._files(root))
 
-    def _document(self, file: str) -> SkillFile | None:
-        try:
-            status = os.stat(file)  # noqa: PTH116 - many files at each start of a session
-        except OSError as exc:
-            logger.warning("skill %s: left out: %s", file, exc.strerror)
-            return None
-        stamp = FileStamp.of(status)
-        known = self._cache.get(file)
+    def _files(self, root: Path) -> Iterator[_FoundFile]:
+        return _walk(str(root), os.path.realpath(root), "", MAX_DEPTH, set(), self._listing)
+
+    def _listing(self, folder: str) -> list[os.DirEntry[str]]:
+        """Return the entries of a folder, sorted by name; it is read again after a change.
+
+        Raises:
+            OSError: it does not exist or cannot be read.
+        """
+        stamp, known = FileStamp.of(folder), self._listings.get(folder)
         if known is not None and known[0] == stamp:
             return known[1]
-        document: SkillFile | None = None
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        # a change in the same tick of the clock would not be seen, nor one behind a link
+        if stamp is not None and stamp.ctime_ns < self._now_ns() - SETTLED_NS and not any(map(_is_link, entries)):
+            self._listings[folder] = (stamp, entries)
+        return entries
+
+    def _skill(self, file: _FoundFile) -> LocalSkill | None:
         try:
-            document = read_document(Path(file))
-            if document.problem:
-                logger.warning("skill %s: front matter ignored: %s", file, document.problem)
+            status = os.stat(file.path)  # noqa: PTH116 - many files at each start of a session
         except OSError as exc:
-            logger.warning("skill %s: left out: %s", file, exc.strerror or exc)
-        self._cache[file] = (stamp, document)
-        return document
+            logger.warning("skill %s: left out: %s", file.path, exc.strerror)
+            return None
+        stamp, known = FileStamp.of(status), self._skills.get(file)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        skill: LocalSkill | None = None
+        try:
+            document = read_document(Path(file.path))
+            if document.problem:
+                logger.warning("skill %s: front matter ignored: %s", file.path, document.problem)
+            skill = LocalSkill(document, Path(file.path), file.place, file.flat, file.real)
+        except OSError as exc:
+            logger.warning("skill %s: left out: %s", file.path, exc.strerror or exc)
+        self._skills[file] = (stamp, skill)
+        return skill
 
 
 class _FoundFile(LazyNamedTuple):
@@ -412,16 +434,19 @@ class _FoundFile(LazyNamedTuple):
     flat: bool
 
 
-def _walk(root: str, real: str, place: str, depth: int, above: set[str]) -> Iterator[_FoundFile]:
+def _walk(
+    root: str, real: str, place: str, depth: int, above: set[str], listing: Callable[[str], list[os.DirEntry[str]]]
+) -> Iterator[_FoundFile]:
     """Yield the files of skills below a folder; a link to a folder above is not followed.
 
     Args:
         real: the path of the folder without links.
+        listing: returns the sorted entries of a folder.
     """
     if real in above:
         return
     try:
-        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
+        entries = listing(root)
     except OSError:  # the folder does not exist or cannot be read
         return
     if place:
@@ -435,9 +460,13 @@ def _walk(root: str, real: str, place: str, depth: int, above: set[str]) -> Iter
             continue
         if entry.is_dir():
             if depth > 0:
-                yield from _walk(entry.path, _real(entry, real), below, depth - 1, above | {real})
+                yield from _walk(entry.path, _real(entry, real), below, depth - 1, above | {real}, listing)
         elif entry.name.endswith(".md") and entry.name not in _NO_SKILLS and entry.is_file():
             yield _FoundFile(entry.path, _real(entry, real), below.removesuffix(".md"), True)
+
+
+def _is_link(entry: os.DirEntry[str]) -> bool:
+    return entry.is_symlink()
 
 
 def _real(entry: os.DirEntry[str], folder: str) -> str:

@@ -7,13 +7,16 @@ import contextlib
 import gc
 import logging
 import ssl
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hermes_agent.models.http_transport import HttpTimeouts, HttpTransport, TransportError
+from hermes_agent.contracts.model_provider import UnsignedRequest
+from hermes_agent.models.http_transport import PIECE, HttpTimeouts, HttpTransport, TransportError
+from hermes_agent.models.wire_protocol import join_list
 from peers.irc import certificate
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -56,6 +59,42 @@ async def serving(server: Server, tls: ssl.SSLContext | None = None) -> AsyncIte
 async def whole(transport: HttpTransport, body: dict[str, Any] | None = None) -> bytes:
     async with transport.exchange("/models", {"authorization": "Bearer key"}, body) as reply:
         return b"".join([piece async for piece in reply.pieces])
+
+
+@pytest.mark.parametrize("length", [0, 10, PIECE, 40 * PIECE])
+@pytest.mark.parametrize("count", [1, 50])
+async def test_a_body_of_any_length_arrives_whole_also_after_a_redirect(length: int, count: int) -> None:
+    texts = [b'"%d"' % place + b" " * (length // count) for place in range(count)]
+    body = {"model": "m", "messages": join_list(texts), "stream": True}
+    wanted = b'{"model":"m","messages":[' + b",".join(texts) + b'],"stream":true}'
+    server = Server(b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /other\r\ncontent-length: 0\r\n\r\n", OK)
+    async with serving(server) as url:
+        transport = HttpTransport(url, HttpTimeouts())
+        with warnings.catch_warnings(action="error"):
+            assert await whole(transport, body) == b"ok"
+        await transport.aclose()
+    for asked in server.asked:
+        head, _, sent = asked.partition(b"\r\n\r\n")
+        assert sent == wanted
+        assert b"content-type: application/json" in head.lower()
+    assert len(server.asked) == 2
+
+
+async def test_a_signature_is_made_from_the_whole_body() -> None:
+    body = {"messages": join_list([b"1" * PIECE, b"2" * PIECE])}
+    signed: list[bytes] = []
+
+    async def sign(request: UnsignedRequest) -> dict[str, str]:
+        signed.append(request.body)
+        return {"x-signature": "s"}
+
+    server = Server(OK)
+    async with serving(server) as url:
+        transport = HttpTransport(url, HttpTimeouts())
+        async with transport.exchange("/models", {}, body, sign) as reply:
+            assert reply.status == 200
+        await transport.aclose()
+    assert server.asked[0].endswith(signed[0]) and signed[0] == b'{"messages":[%s,%s]}' % (b"1" * PIECE, b"2" * PIECE)
 
 
 async def once(transport: HttpTransport, body: dict[str, Any] | None = None) -> bytes:

@@ -16,7 +16,7 @@ from hermes_agent.models.wire_protocol import (
     encode_messages,
     encode_tools,
     join_list,
-    join_mapping,
+    mapping_pieces,
 )
 
 texts = st.text(st.characters(), max_size=8) | st.sampled_from(["\ud800", "ä", '"', "\u2028"])
@@ -36,7 +36,7 @@ def test_bytes_that_are_put_together_are_those_of_the_whole(said: list[Message],
         made = encode_messages(said, "someone", lambda m: [m.to_dict()])
         body = {"model": model, "tools": encode_tools(tools, "someone"), "messages": join_list(t for (t,) in made)}
         whole = {"model": model, "tools": list(tools), "messages": [m.to_dict() for m in said]}
-        assert join_mapping(body) == plain(whole)
+        assert b"".join(mapping_pieces(body)) == plain(whole)
 
 
 def test_a_message_is_encoded_once_for_each_who_is_asked() -> None:
@@ -67,13 +67,15 @@ def test_a_long_conversation_is_put_together_out_of_few_texts_and_has_the_same_b
 
     for count in (shortest, shortest + 1, longest, longest + 1, 3 * longest, len(said)):
         texts = encode_message_runs(said[:count], key, make)
-        assert join_mapping({"messages": join_list(texts)}) == plain({"messages": [m.to_dict() for m in said[:count]]})
+        assert b"".join(mapping_pieces({"messages": join_list(texts)})) == plain(
+            {"messages": [m.to_dict() for m in said[:count]]}
+        )
         assert len(texts) <= 1 + count // longest + sum(one // other for one, other in pairwise((*RUN_SIZES, 1)))
     assert len(made) == len(said)
     assert len(encode_message_runs(said, key, make)) == 1 + 3 + 1 + 3
     assert len(made) == len(said)
     assert {m.last_encoding for m in said[1:-3]} == {None}, "each text is held once"
-    assert sum(m.run is not None for m in said) == 4
+    assert sum(m.runs is not None for m in said) == 1
 
 
 def test_another_system_prompt_leaves_the_texts_of_the_conversation() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from attack.racing import exchanging
 from hermes_agent.skills.skill_file import (
+    SETTLED_NS,
     SkillFolder,
     fits_platform,
     is_plain_path,
@@ -132,6 +137,39 @@ def test_a_skill_knows_its_path_without_links(tmp_path: Path) -> None:
         "plain": str(root / "plain" / "SKILL.md"),
         "single": str(root / "single.md"),
     }
+
+
+def test_what_changes_below_a_root_is_seen_by_the_next_search(tmp_path: Path) -> None:
+    root, other = tmp_path / "skills", tmp_path / "other"
+    for made in (root / "one", root / "group" / "two", other):
+        made.mkdir(parents=True)
+    (root / "linked").symlink_to(other)
+    (root / "one" / "SKILL.md").write_text("one")
+    (root / "group" / "two" / "SKILL.md").write_text("two")
+    folder = SkillFolder([root], now_ns=lambda: time.time_ns() + 2 * SETTLED_NS)
+    times = itertools.count(1)
+
+    def search(*changed: Path) -> dict[str, str]:
+        for each in changed:
+            os.utime(each, (at := next(times), at))  # two changes may be in one tick of the clock here
+        return {skill.place: skill.document.text for skill in folder.find()}
+
+    assert search() == search() == {"one": "one", "group/two": "two"}
+    assert [id(skill) for skill in folder.find()] == [id(skill) for skill in folder.find()], "it is read again"
+    (root / "group" / "three.md").write_text("three")
+    (root / "group" / "two" / "SKILL.md").write_text("changed")
+    assert search(root / "group") == {"one": "one", "group/three": "three", "group/two": "changed"}
+    shutil.rmtree(root / "one")
+    (other / "SKILL.md").write_text("behind a link")
+    assert search(root) == {"linked": "behind a link", "group/three": "three", "group/two": "changed"}
+    assert not folder.is_empty()
+
+
+def test_changes_in_one_tick_of_the_clock_are_seen(tmp_path: Path) -> None:
+    folder = SkillFolder([tmp_path])
+    for number in range(100):
+        (tmp_path / f"{number:02}.md").write_text("text")
+        assert len(folder.find()) == number + 1
 
 
 def test_words_of_a_field_are_new_in_each_call() -> None:
