@@ -9,7 +9,7 @@
 #
 # Change it
 #   make check        format, lint, types, layers
-#   make test         every test that this machine can run
+#   make test         every test that this machine can run (WORKERS=3 processes)
 #   make test-quick   those of files that take at most five seconds (MAX_COST=5)
 #   make docs         write the generated pages and pictures again
 #   make pictures     record and draw the pictures of the terminal again (docs/pictures)
@@ -60,6 +60,9 @@ SITE := .cache/site/.done
 GTFOBINS := .cache/gtfobins/.done
 BFCL := .cache/bfcl/.done
 
+# More than two cores: a test waits for a process or a clock for a third of its time.
+WORKERS ?= 3
+
 # A process that finds the bytecode of an earlier one starts in half the time, and the tests start thousands.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -102,10 +105,10 @@ uninstall:
 	@packaging/install --uninstall
 
 test: $(VENV)/.dev
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 test-quick: $(VENV)/.dev
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup --max-cost $(or $(MAX_COST),5) $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --max-cost $(or $(MAX_COST),5) $(ARGS)
 
 # What each is about is broken here first when it breaks; which tests are taken is the choice of the fastest of each kind.
 test-light: $(VENV)/.dev $(FUZZ) $(DOJO) $(SITE)

@@ -13,7 +13,7 @@ from situations import Situation, judge, named
 pytestmark = [pytest.mark.model, pytest.mark.xdist_group("model"), pytest.mark.timeout(1200)]
 
 GUIDE = named("^guide ")
-HONEST = named("^failing (?:directory-read-2|letters|missing-summary|raises)$")
+HONEST = named("^failing (?:directory-read-2|missing-summary)$")
 
 
 def by_name(situation: Situation) -> str:
