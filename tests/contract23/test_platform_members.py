@@ -11,6 +11,7 @@ import pytest
 
 from hermes_agent.adapters.config import Platform, PlatformConfig, PlatformEntry
 from hermes_agent.adapters.events import MessageEvent, SessionSource, build_session_key
+from hermes_agent.adapters.media_references import validate_media_delivery_path
 from hermes_agent.adapters.registry import GatewayConfig, PlatformRegistry
 from hermes_agent.adapters.sender import ToolPreview
 from hermes_agent.compat import import_hook
@@ -187,6 +188,7 @@ def test_the_members_of_the_base_class_have_working_defaults(upstream_names: Non
         assert run(adapter.send_multiple_images("room", [("https://x.test/a.png", "a")])).success
         assert adapter._is_sender_authorized("u", is_bot=True, thread_id="t") is False
         assert adapter.validate_media_delivery_path("/nowhere", session_key="k") is None
+        assert validate_media_delivery_path("/nowhere", session_key="k") is None
 
 
 def test_limits_of_a_chat_split_its_messages() -> None:

@@ -448,11 +448,14 @@ class BasePlatformAdapter(MessageSender):
             self._platform_lock = None
 
     def _is_sender_authorized(
-        self, user_id: str, chat_type: str | None = None, chat_id: str | None = None, **sender: Any
+        self, user_id: str, chat_type: str | None = None, chat_id: str | None = None, *, is_bot: bool = False, **_: Any
     ) -> bool | None:
-        """Return whether a user, or a bot (`is_bot`), may do more than send messages; None: no check."""
+        """Return whether a user or a bot may do more than send messages; None: no check.
+
+        `thread_id` may be given as well: the rights are those of the chat, a thread has none of its own.
+        """
         check: Callable[..., bool] | None = self._authorization_check
-        bot = {"is_bot": True} if sender.get("is_bot") else {}
+        bot = {"is_bot": True} if is_bot else {}
         return None if check is None else bool(check(user_id, chat_type, chat_id, **bot))
 
     async def _keep_typing(self, chat_id: str, interval: float = 2.0, metadata: Metadata = None) -> None:

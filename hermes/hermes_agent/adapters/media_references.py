@@ -240,12 +240,12 @@ _SECRET_NAMES = (".env", "auth.json", "credentials", "credentials.json", "id_rsa
 _SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore", ".jks", ".kdbx", ".ovpn")
 
 
-def validate_media_delivery_path(path: str) -> str | None:
+def validate_media_delivery_path(path: str, session_key: str = "") -> str | None:
     """Return the real path of a file that may be sent; None if it is missing or must not be sent.
 
     Links are resolved first. `HERMES_MEDIA_DELIVERY_STRICT` allows only files in the caches, files in
     `HERMES_MEDIA_ALLOW_DIRS` (separated like `PATH`), and recently written files
-    (`HERMES_MEDIA_TRUST_RECENT_FILES`, `HERMES_MEDIA_TRUST_RECENT_FILES_SECONDS`).
+    (`HERMES_MEDIA_TRUST_RECENT_FILES`, `HERMES_MEDIA_TRUST_RECENT_FILES_SECONDS`). The same holds in all sessions.
     """
     try:
         real = Path(path.removeprefix("file://")).expanduser().resolve(strict=True)

@@ -441,7 +441,7 @@ class MessageSender(abc.ABC):
     @staticmethod
     def validate_media_delivery_path(path: str, session_key: str = "") -> str | None:
         """Return the real path of a file that may be sent; None if it must not be sent."""
-        return media_references.validate_media_delivery_path(path)
+        return media_references.validate_media_delivery_path(path, session_key)
 
     @staticmethod
     def filter_media_delivery_paths(media_files: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
