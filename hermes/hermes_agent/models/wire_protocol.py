@@ -89,11 +89,7 @@ def join_list(texts: Iterable[bytes]) -> Any:
 def encode_messages(
     messages: Sequence[Message], key: EncodingKey, make: Callable[[Message], Sequence[Mapping[str, Any]]]
 ) -> list[Sequence[bytes]]:
-    """Return the encoded pieces of each message.
-
-    Args:
-        make: returns the pieces of a message; called once for each message and key.
-    """
+    """Return the encoded pieces of each message; `make` is called once for each message and key."""
     return [
         kept[1] if (kept := m.last_encoding) is not None and kept[0] is key else _encode_message(m, key, make)
         for m in messages
@@ -152,9 +148,10 @@ def _encode_runs(
         return texts
     for place in range(known, end, shortest):
         _add_run(texts, shortest, b",".join(encode(whole[place : place + shortest])))
-    for message in whole[max(begin, known - 1) : end]:  # the runs have their texts
-        object.__setattr__(message, "last_encoding", None)
-        object.__setattr__(message, "runs", None)
+    for place in range(max(begin, known - 1), len(whole)):
+        object.__setattr__(whole[place], "runs", None)  # an earlier, longer history is not kept in memory
+        if place < end:
+            object.__setattr__(whole[place], "last_encoding", None)  # the runs have its text
     object.__setattr__(whole[end - 1], "runs", EncodedRuns(key, whole[:end], texts))
     return texts
 

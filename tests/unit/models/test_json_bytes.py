@@ -98,10 +98,11 @@ def test_what_is_sent_in_place_of_a_message_leaves_what_is_kept_as_it_is() -> No
 def test_a_run_of_other_messages_is_not_taken_for_the_one_that_is_kept() -> None:
     key, said = object(), [Message("user", f"message {n}") for n in range(2 * RUN_SIZES[0])]
     encode_message_runs(said, key, Message.to_dict)
-    shorter = [Message("user", "summary"), *said[RUN_SIZES[0] + 1 :], Message("user", "new")]
+    shorter = [*(Message("user", "summary") for _ in range(4)), *said[RUN_SIZES[0] + 1 :], Message("user", "new")]
     assert encode_json(join_list(encode_message_runs(shorter, key, Message.to_dict))) == plain(
         [m.to_dict() for m in shorter]
     )
+    assert [place for place, m in enumerate(shorter) if m.runs is not None] == [RUN_SIZES[0] - 1]
     assert encode_json(join_list(encode_message_runs(said, object(), lambda m: {"theirs": m.role}))) == plain(
         [{"theirs": m.role} for m in said]
     )
