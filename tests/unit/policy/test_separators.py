@@ -59,12 +59,16 @@ $(printf %b '\040')
 `printf ' '`
 $(echo " a" | tr -d a)
 ${PS4:1}
+${IFS:$z}
+${IFS:$z:$((1))}
 ${PS4##*+}
 $IFS$9$8$7
 $9$8$IFS$7$6
 """.strip().split("\n")
 ASSIGNED = """
 x=' '; | $x
+x=\\ ; | $x
+x=\\\t; | $x
 x=' '; | ${x:0:1}
 x=' '; | $x$9
 a=(' '); | ${a[@]}

@@ -63,7 +63,6 @@ def read_script(text: str, *, guessed: bool = False, unset: bool = False) -> She
     """Return the commands that `text` would run. Never raises.
 
     Args:
-        text: the script.
         guessed: the text may not be a script (`PossibleScript`).
         unset: in `${name+text}`, unknown variables have no value.
     """
@@ -124,6 +123,8 @@ class _Reader:
         root = syntax.parse_leniently(text)
         if root.has_error:
             self.problem = self.problem or "it is not a valid shell script"
+            if (other := syntax.respell(text)) != text:  # for commands that never run
+                self.read_text(other, depth=depth + 1, before=before)
         self.fork_bomb |= self._endless and syntax.leaves_running(root)
         outer = self._depth, self._substituted
         self._depth, self._substituted = depth, set()

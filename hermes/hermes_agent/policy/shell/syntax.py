@@ -122,6 +122,19 @@ def parse_leniently(text: str) -> Node:
     return root
 
 
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_SUBSTRING = re.compile(r"\$\{(\w+):(?![-+=?])[^{}]*\}")
+
+
+def respell(text: str) -> str:
+    """Return the text without what the grammar rejects: `x=\\ ;` and `${x:$y}` in other words.
+
+    Within quotes the meaning may change: the result is read in addition to the text.
+    """
+    quoted = _ESCAPED.sub(lambda found: f"'{found[1]}'" if found[1] in " \t" else found[0], text)
+    return _SUBSTRING.sub(r"${\1}", quoted)
+
+
 _HEREDOC = re.compile(r"(?<!<)<<-?\s*\\?(['\"]?)(\w+)\1")
 
 
