@@ -280,7 +280,11 @@ class SessionCompaction:
     async def notify_engine(self, method: str, *args: Any, **keywords: Any) -> None:
         """Call a method of the engine and ignore its result."""
         try:
-            await self._bridge.run(getattr(self.engine, method), *args, **keywords)
+            notify = partial(getattr(self.engine, method), *args, **keywords)
+            if self.plugin:
+                await self._bridge.run(notify)
+            else:  # the built-in engine is quick
+                notify()
         except Exception as exc:  # noqa: BLE001 - a plugin's engine, and nothing depends on it
             logger.warning("context engine of plugin `%s`: %s() failed: %r", self.plugin, method, exc)
 
@@ -293,9 +297,6 @@ class SessionCompaction:
             self._model, self._doubted = known, False
             client = context.model.chosen.client
             keywords = {"base_url": client.base_url, "provider": context.model.provider, "api_mode": API_MODE}
-            if not self.plugin:  # the built-in engine is quick
-                self.engine.update_model(context.model.name, length, **keywords)
-                return length
             await context.interrupt.run(self.notify_engine("update_model", context.model.name, length, **keywords))
         return length
 

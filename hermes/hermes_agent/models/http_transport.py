@@ -39,8 +39,8 @@ IDLE_S = 30.0
 """Seconds for which an unused connection is kept."""
 LONGEST_LINE = 64 * 1024
 """Longest header of an answer, in bytes."""
-PIECE = 32 * 1024
-"""Bytes of a text of a body that is long."""
+LONG_TEXT = 32 * 1024
+"""Bytes from which on a text of a body is long."""
 USER_AGENT = f"hermes-agent/{__version__}"
 
 
@@ -303,7 +303,7 @@ def _chain(exc: BaseException | None) -> Iterator[BaseException]:
 
 def _joined(texts: Sequence[bytes]) -> list[bytes]:
     """Return a body in one piece, or in two with all that is long in the second: the first is copied."""
-    long = next((place for place, length in enumerate(map(len, texts)) if length >= PIECE), 0)
+    long = next((place for place, length in enumerate(map(len, texts)) if length >= LONG_TEXT), 0)
     return [b"".join(texts[:long]), b"".join(texts[long:])] if long else [b"".join(texts)]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.contracts.model_provider import UnsignedRequest
-from hermes_agent.models.http_transport import PIECE, HttpTimeouts, HttpTransport, TransportError
+from hermes_agent.models.http_transport import LONG_TEXT, HttpTimeouts, HttpTransport, TransportError
 from hermes_agent.models.wire_protocol import join_list
 from peers.irc import certificate
 
@@ -61,7 +61,7 @@ async def whole(transport: HttpTransport, body: dict[str, Any] | None = None) ->
         return b"".join([piece async for piece in reply.pieces])
 
 
-@pytest.mark.parametrize("length", [0, 10, PIECE, 40 * PIECE])
+@pytest.mark.parametrize("length", [0, 10, LONG_TEXT, 40 * LONG_TEXT])
 @pytest.mark.parametrize("count", [1, 50])
 async def test_a_body_of_any_length_arrives_whole_also_after_a_redirect(length: int, count: int) -> None:
     texts = [b'"%d"' % place + b" " * (length // count) for place in range(count)]
@@ -81,7 +81,7 @@ async def test_a_body_of_any_length_arrives_whole_also_after_a_redirect(length: 
 
 
 async def test_a_signature_is_made_from_the_whole_body() -> None:
-    body = {"messages": join_list([b"1" * PIECE, b"2" * PIECE])}
+    body = {"messages": join_list([b"1" * LONG_TEXT, b"2" * LONG_TEXT])}
     signed: list[bytes] = []
 
     async def sign(request: UnsignedRequest) -> dict[str, str]:
@@ -94,7 +94,10 @@ async def test_a_signature_is_made_from_the_whole_body() -> None:
         async with transport.exchange("/models", {}, body, sign) as reply:
             assert reply.status == 200
         await transport.aclose()
-    assert server.asked[0].endswith(signed[0]) and signed[0] == b'{"messages":[%s,%s]}' % (b"1" * PIECE, b"2" * PIECE)
+    assert server.asked[0].endswith(signed[0]) and signed[0] == b'{"messages":[%s,%s]}' % (
+        b"1" * LONG_TEXT,
+        b"2" * LONG_TEXT,
+    )
 
 
 async def once(transport: HttpTransport, body: dict[str, Any] | None = None) -> bytes:

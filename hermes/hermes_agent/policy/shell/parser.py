@@ -123,8 +123,6 @@ class _Reader:
         root = syntax.parse_leniently(text)
         if root.has_error:
             self.problem = self.problem or "it is not a valid shell script"
-            if (other := syntax.respell(text)) != text:  # for commands that never run
-                self.read_text(other, depth=depth + 1, before=before)
         self.fork_bomb |= self._endless and syntax.leaves_running(root)
         outer = self._depth, self._substituted
         self._depth, self._substituted = depth, set()
@@ -132,6 +130,8 @@ class _Reader:
             found = self._children(root, before)
             if "`" in text or "(" in text:
                 self._read_substitutions(root)
+            if root.has_error and (other := syntax.respell(text)) != text:  # last: it changes nothing of the above
+                self.read_text(other, depth=depth + 1, before=before)
             return found
         finally:
             self._depth, self._substituted = outer
