@@ -26,6 +26,7 @@
 #   make test-matrix  the Matrix platform at a real Synapse, which is installed first (140 MB)
 #   make test-update  updates of the installed program that fail or are killed, with a running daemon (minutes)
 #   make test-vm      limits of commands in a virtual machine with systemd and control groups v2 (installs qemu; minutes)
+#   make test-model   the embedded model in a fresh home: the guide's prompts, failed tools, a second question (minutes)
 #   make test-podman  the terminal backend of containers at a real podman, which is installed first (needs root)
 #   make test-skills  bundled skills on machines with the fault that they are about (needs root; 500 MB; minutes)
 #   make test-readme  the README's commands and a new user's tasks in empty containers, every install line
@@ -67,8 +68,8 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run install uninstall check test test-quick docs pictures site hooks lock clean \
-  test-light test-all test-nix test-nixos-modules test-matrix test-update test-vm test-podman test-skills test-readme \
-  compat upstream-tests properties fuzz chaos-turns chaos attack agentdojo bench commands eval soak
+  test-light test-all test-nix test-nixos-modules test-matrix test-model test-update test-vm test-podman test-skills \
+  test-readme compat upstream-tests properties fuzz chaos-turns chaos attack agentdojo bench commands eval soak
 
 help:
 	@sed -n '3,/^SHELL/s/^# \{0,1\}//p' $(MAKEFILE_LIST)
@@ -121,13 +122,14 @@ test-light: $(VENV)/.dev $(FUZZ) $(DOJO) $(SITE)
 	@HERMES_PODMAN=1 $(BIN)/python -m pytest -q tests/contracts/test_terminal_env.py \
 	  -k "podman and (exit_code or variables or syntax)"
 	@$(BIN)/python -m pytest -q tests/architecture/test_site.py
+	@HERMES_MODEL_FULL=1 $(BIN)/python -m pytest -q tests/model/test_fresh_home.py
 	@HERMES_UPDATE_FULL=1 $(BIN)/python -m pytest -q tests/e2e/test_update.py -k "not_get_ready or killed"
 	@HERMES_FUZZ_EXAMPLES=10 $(BIN)/python -m pytest -q tests/fuzz -k schemathesis
 	@cd tests && ../$(BIN)/python -m dojo --every 20
 
 # What needs folders that are no part of this repository is taken where they are given.
-test-all: $(SITE) test test-nix $(if $(NIXOS),test-nixos-modules) test-matrix test-update test-vm test-podman test-skills \
-  test-readme check compat $(if $(DIR),upstream-tests) chaos properties fuzz attack commands agentdojo eval soak bench
+test-all: $(SITE) test test-nix $(if $(NIXOS),test-nixos-modules) test-matrix test-model test-update test-vm test-podman \
+  test-skills test-readme check compat $(if $(DIR),upstream-tests) chaos properties fuzz attack commands agentdojo eval soak bench
 	@$(if $(NIXOS),,echo "test-nixos-modules: skipped; NIXOS=DIR and NIXPKGS_LIB=DIR name folders of nixpkgs")
 	@$(if $(DIR),,echo "upstream-tests: skipped; DIR=DIR names a checkout or git directory of upstream")
 
@@ -151,6 +153,10 @@ test-update: $(VENV)/.dev
 test-vm: $(VENV)/.dev
 	@packaging/debian-packages vm
 	@HERMES_VM=1 $(BIN)/python -m pytest tests/vm $(ARGS)
+
+test-model: $(VENV)/.dev
+	@$(BIN)/hermes model pull
+	@HERMES_MODEL_FULL=1 $(BIN)/python -m pytest tests/model/test_fresh_home.py $(ARGS)
 
 test-podman: $(VENV)/.dev
 	@packaging/debian-packages podman

@@ -219,6 +219,7 @@ WITH_THE_FIRST_TURN = {
 OTHERS = {
     "_ssl",
     "argparse",
+    "ast",
     "asyncio.sslproto",
     "bz2",
     "calendar",
@@ -238,6 +239,7 @@ OTHERS = {
     "logging.handlers",
     "lzma",
     "multiprocessing",
+    "platform",
     "shutil",
     "ssl",
     "stringprep",

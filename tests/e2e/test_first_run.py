@@ -12,7 +12,6 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from local_model import check_availability
 from worlds import PROMPTS, script
 
 ROOT = Path(__file__).parents[2]
@@ -94,18 +93,3 @@ def test_a_question_that_was_answered_is_not_asked_again_and_it_says_how_to_go_o
         check=False,
     )
     assert re.search(r"calculator.*enabled", kept.stdout), kept.stdout + kept.stderr
-
-
-@pytest.mark.model
-@pytest.mark.timeout(600)  # the model has what others leave of the processor
-@pytest.mark.xdist_group("model")
-@pytest.mark.skipif(not check_availability({}).is_usable, reason="the embedded model is not there: `hermes model pull`")
-def test_the_embedded_model_answers_with_the_calculator(tmp_path: Path) -> None:
-    path = checkout(tmp_path)
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    done = run(path, "What's 2 to the power of 16?", XDG_CACHE_HOME=cache)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "calculator: calculate, unit_convert" in done.stdout
-    assert re.search(r"calculate 2\s*(\*\*|\^)\s*16 → 65536", done.stdout)
-    assert "65536" in done.stdout.splitlines()[-1]
-    assert not (path / "person" / ".hermes").exists()

@@ -1,8 +1,12 @@
-"""The embedded model in the real agent, with the tools that a fresh home has; `make eval` asks far more."""
+"""The embedded model in the real agent, with the tools that a fresh home has; `make eval` asks far more.
+
+Minutes of both cores: `make test-model` runs it, and `make test-light`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from pathlib import Path
 
@@ -10,7 +14,12 @@ import pytest
 from fresh_home import FreshHome
 from situations import Situation, judge, named
 
-pytestmark = [pytest.mark.model, pytest.mark.xdist_group("model"), pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.xdist_group("model"),
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(not os.environ.get("HERMES_MODEL_FULL"), reason="it takes minutes: `make test-model`"),
+]
 
 GUIDE = named("^guide ")
 HONEST = named("^failing (?:directory-read-2|missing-summary)$")

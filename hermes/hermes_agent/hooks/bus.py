@@ -300,7 +300,7 @@ class HookBus(ListenerGroup):
         """
         listeners, suspended = self.store.entries.get(hook, ()), self._caller.overruns.suspended
         for listener in listeners:
-            if not listener.is_fast or listener.plugin in suspended:
+            if not listener.is_fast or (suspended and listener.plugin in suspended):
                 return None
         if hook not in WITHOUT_SCHEMA:
             payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)

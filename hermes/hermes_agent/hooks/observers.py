@@ -292,4 +292,4 @@ class Observers:
 
 def _key(listener: Listener, payload: dict[str, Any]) -> _Key:
     session = payload.get("session_id") or payload.get("session_key") or ""
-    return listener.plugin, str(session)
+    return listener.plugin, session if type(session) is str else str(session)

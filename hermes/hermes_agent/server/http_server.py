@@ -12,6 +12,7 @@ import errno
 import importlib
 import ipaddress
 import logging
+import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
@@ -295,6 +296,7 @@ def _skip_unused() -> None:
     homes = {"Config": "uvicorn.config", "Server": "uvicorn.server"}  # what its own parts take from the package
     defer("uvicorn", {name: partial(_name_in, home, name) for name, home in homes.items()})  # click, multiprocessing
     defer("logging.config")  # pickle, socketserver
+    defer("platform", {"system": lambda: lambda: os.uname().sysname})
     defer("uvicorn._types", dict.fromkeys(ANNOTATIONS.split(), lambda: object))
     defer("configparser", lent={("uvicorn.config", "RawConfigParser"): object})  # for an annotation
     defer(

@@ -90,6 +90,15 @@ def defer_tls() -> None:
     vars(asyncio).setdefault("sslproto", sys.modules["asyncio.sslproto"])
 
 
+class _NodeVisitor:
+    """Base of a visitor of syntax trees whose methods are those of `ast.NodeVisitor`."""
+
+    def __getattr__(self, name: str) -> object:
+        import ast  # at the first look-up: that is what it is for
+
+        return getattr(ast.NodeVisitor, name).__get__(self)
+
+
 class _NoSocket:
     """No object is an instance of it."""
 
@@ -101,4 +110,5 @@ def defer_unused() -> None:
             defer(name)
     defer("ipaddress")  # `urllib.parse`, and `pathlib` imports that
     defer("locale")  # `subprocess`
+    defer("ast", lent={("inspect", "NodeVisitor"): _NodeVisitor})  # `inspect`, for the source of a class
     defer("tokenize")  # `inspect` and `linecache`, which lets a line of a file be missing that cannot be opened

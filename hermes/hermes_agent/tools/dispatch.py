@@ -55,6 +55,8 @@ from hermes_agent.tools.tool_search import TOOL_CALL, unwrap_search_call
 logger = logging.getLogger(__name__)
 
 HOOKS = ("pre_tool_call", "post_tool_call", "transform_tool_result")
+IDENTITY = ("tool_name", "task_id", "session_id", "tool_call_id", "turn_id", "api_request_id")
+"""The keywords of a hook or a middleware that name a call."""
 _FILE_TOOLSETS = frozenset(("image_gen", "tts", "video_gen"))
 """Built-in toolsets with tools that write into the caches; an argument could make other tools name such a path."""
 _decoder = json.JSONDecoder(strict=False)  # `json.loads` would make a decoder for each call
@@ -198,7 +200,7 @@ class Dispatcher:
         if arguments is None:
             result = tool_error("Invalid tool arguments", tool=name, hint="The arguments must be one JSON object.")
             return ToolOutcome(name, {}, result, "error", 0)
-        about = {
+        payload: dict[str, Any] = {
             "tool_name": name,
             "task_id": scope.task_id,
             "session_id": scope.session_id,
@@ -210,8 +212,8 @@ class Dispatcher:
         original = arguments
         trace: list[dict[str, str]] = []
         if middleware:
-            original, arguments, trace = yield from self._apply_request_middleware(name, arguments, about)
-        payload: dict[str, Any] = {**about, "args": arguments, "middleware_trace": trace}
+            original, arguments, trace = yield from self._apply_request_middleware(name, arguments, payload.copy())
+        payload["args"], payload["middleware_trace"] = arguments, trace
         found: GuardVerdict = ALLOW
         if "pre_tool_call" in hooks:
             look = _ChangeLog(name, payload).compare
@@ -233,7 +235,8 @@ class Dispatcher:
         if stopped is not None:
             result, status, error_type, message = tool_error(stopped), "blocked", "plugin_block", stopped
         else:
-            result = self._dispatch(name, arguments, original, scope, about, Clearance(shown) if shown else None)
+            clearance = Clearance(shown) if shown else None
+            result = self._dispatch(name, arguments, original, scope, payload, clearance)
             status, error_type, message = status_of(result)
             if status == "error" and scope.cancelled.is_set():
                 status = "cancelled"
@@ -264,18 +267,18 @@ class Dispatcher:
         arguments: dict[str, Any],
         original: dict[str, Any],
         scope: CallScope,
-        about: dict[str, str],
+        payload: dict[str, Any],
         clearance: Clearance | None,
     ) -> str:
         """Run the middleware and `registry.dispatch`, which a plugin may have replaced.
 
         Args:
             original: the arguments before the guards, for `original_args`.
-            about: the name and the ids of the call, for the middleware.
+            payload: the keywords of the hooks, with the name and the ids of the call.
             clearance: the approval of the call; None if none is needed.
         """
 
-        token, id_token = current_clearance.set(clearance), current_call_id.set(about["tool_call_id"])
+        token, id_token = current_clearance.set(clearance), current_call_id.set(payload["tool_call_id"])
         try:
             if "tool_execution" not in self._middleware.store.entries:
                 return result_text(name, self._registry.dispatch(name, arguments, **scope.handler_keywords()))
@@ -283,6 +286,7 @@ class Dispatcher:
             def run(args: dict[str, Any]) -> Any:
                 return self._registry.dispatch(name, args, **scope.handler_keywords())
 
+            about = {key: payload[key] for key in IDENTITY}
             return result_text(name, self._middleware.execute("tool_execution", arguments, original, about, run))
         except Exception as exc:
             logger.warning("tool %s: dispatch failed: %r", name, exc, exc_info=True)
@@ -321,7 +325,7 @@ class Dispatcher:
         return decide_verdict(answers, name, fails_open=self._fails_open), arguments
 
     def _apply_request_middleware(
-        self, name: str, given: dict[str, Any], about: dict[str, str]
+        self, name: str, given: dict[str, Any], about: dict[str, Any]
     ) -> Steps[tuple[dict[str, Any], dict[str, Any], list[dict[str, str]]]]:
         """Return the arguments before and after the request middleware, and its trace."""
         original = copy_value(given) if self._middleware.has("tool_execution") else given
@@ -360,7 +364,10 @@ class _ChangeLog:
 
 def _comparable_copy(arguments: dict[str, Any]) -> dict[str, Any] | str:
     """Return a copy of the arguments for a comparison, or the arguments if nothing in them can change."""
-    return arguments.copy() if _UNCHANGING.issuperset(map(type, arguments.values())) else freeze_arguments(arguments)
+    for value in arguments.values():
+        if type(value) not in _UNCHANGING:
+            return freeze_arguments(arguments)
+    return arguments.copy()
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:

@@ -103,8 +103,13 @@ from hermes_agent.system.deferred_modules import defer_unused, is_deferred
 defer_unused()
 import bz2, ipaddress, shutil
 import inspect
-assert all(map(is_deferred, ("ipaddress", "bz2", "lzma", "locale", "tokenize")))
+assert all(map(is_deferred, ("ast", "ipaddress", "bz2", "lzma", "locale", "tokenize")))
 assert inspect.getsource(defer_unused).startswith("def defer_unused") and not is_deferred("tokenize")
+from email.message import EmailMessage
+assert is_deferred("ast")
+assert inspect.getsource(EmailMessage).startswith("class EmailMessage(") and not is_deferred("ast")
+import ast
+assert ast.literal_eval("[1]") == [1] and isinstance(ast.parse("x"), ast.AST)
 assert str(ipaddress.ip_address("::1")) == "::1" and bz2.decompress(bz2.compress(b"x")) == b"x"
 assert {"bztar", "xztar"} <= {name for name, _ in shutil.get_archive_formats()}
 """
@@ -178,6 +183,9 @@ server._skip_unused()
 from hermes_agent.system.deferred_modules import is_deferred
 import uvicorn.config, uvicorn.server
 assert is_deferred("configparser") and is_deferred("email.utils") and is_deferred("uvicorn._types")
+import os, platform
+assert is_deferred("platform") and platform.system() == os.uname().sysname and is_deferred("platform")
+assert platform.machine() == os.uname().machine and platform.system() == os.uname().sysname
 assert uvicorn.server.formatdate(0, usegmt=True) == "Thu, 01 Jan 1970 00:00:00 GMT"
 from configparser import RawConfigParser
 assert RawConfigParser.__module__ == "configparser" and not is_deferred("configparser")

@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import platform
 import shutil
 import socket
 import struct
@@ -72,7 +71,7 @@ _ALLOW, _FAIL = 0x7FFF0000, 0x00050000
 
 def seccomp_filter(machine: str = "") -> bytes | None:
     """Return the filter (classic BPF) for a machine, by default this one; None for an unknown machine."""
-    abis = MACHINES.get(machine or platform.machine())
+    abis = MACHINES.get(machine or os.uname().machine)
     if abis is None:
         return None
     code = [_instruction(_LOAD, _ARCHITECTURE)]
@@ -210,7 +209,7 @@ class BubblewrapSandbox(Sandbox):
         """Return the words that open the filter of system calls as descriptor 9 for the program after them."""
         code = seccomp_filter()
         if code is None:
-            raise OSError(f"no numbers of system calls are known for {platform.machine()}")
+            raise OSError(f"no numbers of system calls are known for {os.uname().machine}")
         path = Path(self._places.hermes_home, "cache", "sandbox", "system-calls.bpf")
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
