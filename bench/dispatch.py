@@ -24,7 +24,7 @@ PROCESSES = 7
 ROUNDS, WARM = 30, 5
 """Turns of each, and those before them that do not count."""
 GOAL, NOISE = 0.8, 0.05
-"""The goal of a call with hooks, and by how much a busy machine moves the figure: 0.79 to 0.81 at a load of 15."""
+"""The goal of a call with hooks, and by how much a busy machine moves the figure."""
 
 Ask = Callable[[str, int], float]
 """`ask(name, times)`: the microseconds of one of so many runs."""

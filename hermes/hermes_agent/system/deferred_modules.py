@@ -91,7 +91,7 @@ def defer_tls() -> None:
 
 
 class _NodeVisitor:
-    """Base of a visitor of syntax trees whose methods are those of `ast.NodeVisitor`."""
+    """Base of a visitor of syntax trees, with the methods of `ast.NodeVisitor`."""
 
     def __getattr__(self, name: str) -> object:
         import ast  # at the first look-up: that is what it is for
