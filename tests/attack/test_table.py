@@ -54,11 +54,12 @@ def run(
 
 def test_attempts_are_counted_by_class_also_by_several_workers(tmp_path):
     done = run(tmp_path, through=9, skipped=False, workers="2")
-    assert done.returncode == 0, done.stdout
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
     rows = [line.split() for line in done.stdout.splitlines()]
-    assert ["class", "program", "daemon", "bubblewrap", "systemd", "tried", "held"] in rows
-    assert ["doors", "4", "-", "-", "-", "4", "4"] in rows and ["walls", "-", "-", "1", "-", "1", "1"] in rows
-    assert ["all", "4", "-", "1", "-", "5", "5"] in rows
+    assert ["class", "program", "daemon", "bubblewrap", "systemd", "tried", "held"] in rows, said
+    assert ["doors", "4", "-", "-", "-", "4", "4"] in rows and ["walls", "-", "-", "1", "-", "1", "1"] in rows, said
+    assert ["all", "4", "-", "1", "-", "5", "5"] in rows, said
 
 
 def test_an_attempt_that_gets_through_is_counted_named_and_fails(tmp_path):
