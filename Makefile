@@ -122,7 +122,7 @@ test-light: $(VENV)/.dev $(FUZZ) $(DOJO) $(SITE)
 	@HERMES_PODMAN=1 $(BIN)/python -m pytest -q tests/contracts/test_terminal_env.py \
 	  -k "podman and (exit_code or variables or syntax)"
 	@$(BIN)/python -m pytest -q tests/architecture/test_site.py
-	@HERMES_MODEL_FULL=1 $(BIN)/python -m pytest -q tests/model/test_fresh_home.py
+	@HERMES_MODEL_FULL=1 $(BIN)/python -m pytest -q tests/model/test_fresh_home.py tests/model/test_tool_calls.py
 	@HERMES_UPDATE_FULL=1 $(BIN)/python -m pytest -q tests/e2e/test_update.py -k "not_get_ready or killed"
 	@HERMES_FUZZ_EXAMPLES=10 $(BIN)/python -m pytest -q tests/fuzz -k schemathesis
 	@cd tests && ../$(BIN)/python -m dojo --every 20
@@ -156,7 +156,7 @@ test-vm: $(VENV)/.dev
 
 test-model: $(VENV)/.dev
 	@$(BIN)/hermes model pull
-	@HERMES_MODEL_FULL=1 $(BIN)/python -m pytest tests/model/test_fresh_home.py $(ARGS)
+	@HERMES_MODEL_FULL=1 $(BIN)/python -m pytest tests/model/test_fresh_home.py tests/model/test_tool_calls.py $(ARGS)
 
 test-podman: $(VENV)/.dev
 	@packaging/debian-packages podman

@@ -1,9 +1,13 @@
-"""Which tool the embedded model calls first, with real weights; `make eval` asks more requests of each kind."""
+"""Which tool the embedded model calls first, with real weights; `make eval` asks more requests of each kind.
+
+The two tests with many requests take a minute: `make test-model` runs them, and `make test-light`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import Any
 
 import pytest
@@ -15,6 +19,7 @@ from hermes_agent.core.messages import Message
 
 pytestmark = [pytest.mark.model, pytest.mark.xdist_group("model"), pytest.mark.timeout(1200)]
 
+LONG = pytest.mark.skipif(not os.environ.get("HERMES_MODEL_FULL"), reason="it takes a minute: `make test-model`")
 MOST_READ = 80
 """Tokens that two cores read in less than two seconds."""
 OF_EACH_TOOL = [next(case for case in WITH_TOOL if case[1] == name) for name in dict.fromkeys(c[1] for c in WITH_TOOL)]
@@ -31,6 +36,7 @@ def wrong(runner: asyncio.Runner, model: ModelClient, cases: list[Case], tools: 
     return [(question, why) for question, why in judged if why]
 
 
+@LONG
 def test_of_the_shipped_tools_the_right_one_is_called(
     runner: asyncio.Runner, model: ModelClient, shipped: list[dict[str, Any]]
 ) -> None:
@@ -45,6 +51,7 @@ def test_a_greeting_and_a_question_of_general_knowledge_are_answered_without_a_t
     assert called == []
 
 
+@LONG
 def test_tools_that_the_examples_know_nothing_of_are_called_as_well(runner: asyncio.Runner, model: ModelClient) -> None:
     assert wrong(runner, model, WITH_OTHER_TOOL[3:5], OTHERS) == []
 
