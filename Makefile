@@ -129,7 +129,8 @@ test-light: $(VENV)/.dev $(FUZZ) $(DOJO) $(SITE)
 
 # What needs folders that are no part of this repository is taken where they are given.
 test-all: $(SITE) test test-nix $(if $(NIXOS),test-nixos-modules) test-matrix test-model test-update test-vm test-podman \
-  test-skills test-readme check compat $(if $(DIR),upstream-tests) chaos properties fuzz attack commands agentdojo eval soak bench
+  test-skills test-readme check compat $(if $(DIR),upstream-tests) chaos properties fuzz attack commands agentdojo \
+  eval soak bench
 	@$(if $(NIXOS),,echo "test-nixos-modules: skipped; NIXOS=DIR and NIXPKGS_LIB=DIR name folders of nixpkgs")
 	@$(if $(DIR),,echo "upstream-tests: skipped; DIR=DIR names a checkout or git directory of upstream")
 
