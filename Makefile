@@ -9,7 +9,7 @@
 #
 # Change it
 #   make check        format, lint, types, layers
-#   make test         every test that this machine can run (WORKERS=3 processes)
+#   make test         every test that this machine can run (WORKERS=4 processes)
 #   make test-quick   those of files that take at most five seconds (MAX_COST=5)
 #   make docs         write the generated pages and pictures again
 #   make pictures     record and draw the pictures of the terminal again (docs/pictures)
@@ -61,8 +61,8 @@ SITE := .cache/site/.done
 GTFOBINS := .cache/gtfobins/.done
 BFCL := .cache/bfcl/.done
 
-# More than two cores: a test waits for a process or a clock for a third of its time.
-WORKERS ?= 3
+# Twice two cores: a test waits for a process or a clock for a third of its time.
+WORKERS ?= 4
 
 # A process that finds the bytecode of an earlier one starts in half the time, and the tests start thousands.
 unexport PYTHONDONTWRITEBYTECODE

@@ -27,8 +27,8 @@ FORMS = {"URL": "https://example.invalid", "ENDPOINT": "https://example.invalid"
 """Made-up values by the end of a variable's name."""
 MADE_UP = "dummy-key-0123456789abcdef"
 """Any other value; the oracle's."""
-OFFLINE = {name: "#!/bin/sh\necho there is no network >&2\nexit 127\n" for name in ("npm", "npx")}
-"""Programs that would fetch something first, and wait long for it."""
+OFFLINE = {name: "#!/bin/sh\necho there is no network >&2\nexit 127\n" for name in ("npm", "npx", "uv", "uvx")}
+"""Programs that would fetch something first, and wait long for it; a plugin may ask whether they are there."""
 
 
 def made_up(name: str) -> str:
