@@ -31,6 +31,7 @@ VOLATILE = (
         "",
     ),  # what is said here in addition
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([.,]\d+)?(Z|[+-]\d\d:?\d\d)?"), "$TIME"),
+    (re.compile(r"\b[MTWFS][a-z]{2,5}day (?=\$TIME)|(?<=\$TIME UTC) 星期[一二三四五六日天]"), ""),
     (re.compile(r"\d{4}-\d\d-\d\d"), "$DATE"),
     (re.compile(r"\b[MTWFS][a-z]{2,5}day, \d{1,2} [A-Z][a-z]{2,8} \d{4}\b"), "$DATE"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "$UUID"),

@@ -137,6 +137,8 @@ def test_a_known_difference_is_no_difference_and_one_that_is_gone_is_stale() -> 
 
 def test_a_date_in_words_is_the_same_on_each_day() -> None:
     assert normal("on Friday, 27 November 2026") == normal("on Saturday, 1 May 2027") != normal("on Friday")
+    assert normal("Friday 2026-11-27 10:00:00 UTC") == normal("Sunday 2026-11-29 11:00:00 UTC") == '"$TIME UTC"'
+    assert normal("2026-11-27 10:00 UTC 星期五") == normal("2026-11-28 11:00 UTC 星期六") == '"$TIME UTC"'
 
 
 def test_what_this_program_adds_to_an_error_of_a_missing_argument_is_left_out() -> None:
