@@ -47,7 +47,7 @@ def run(
     (folder / "elsewhere.py").write_text(ELSEWHERE)
     (folder / "test_attacks.py").write_text(SUITE.format(through=through, skipped=skipped))
     command = [sys.executable, "-m", "pytest", "-n", workers, "-p", "attack.table", "-m", "attack", "test_attacks.py"]
-    command += ["--promises", "page.md", *more]
+    command += ["--promises", "page.md", "--basetemp", "base", "-p", "no:cacheprovider", *more]  # shared with no run
     environment = {"PYTHONPATH": f"{TESTS}:{folder}", "PATH": "/usr/bin:/bin"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100)
 
