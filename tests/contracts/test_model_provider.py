@@ -396,6 +396,16 @@ def test_a_wire_that_is_not_spoken_is_a_config_error(home: Path, build: Callable
         host.select_model()
 
 
+def test_a_wire_protocol_that_the_config_misspells_names_the_setting(build: Callable[[str], Host]) -> None:
+    entry = "{base_url: 'http://127.0.0.1:9/v1', transport: antropic}"
+    host = build(f"providers: {{mine: {entry}}}\nmodel: {{provider: mine, default: m}}\n")
+
+    with pytest.raises(
+        ConfigError, match=r"providers\.mine\.transport: there is no wire protocol `antropic`, only chat"
+    ):
+        host.select_model()
+
+
 @pytest.mark.parametrize(
     ("config", "path"),
     [

@@ -350,6 +350,7 @@ PATTERNS: dict[tuple[str, ...], str] = {
     ("auxiliary", ANY, "provider"): PROVIDER,
     ("auxiliary", ANY, "fallback_chain", ITEM): PROVIDER,
     ("credential_pool_strategies", KEY): PROVIDER,
+    ("providers", ANY, "transport"): "wire protocol",
     ("memory", "provider"): "memory provider",
     ("web", "backend"): "web provider",
     ("web", "search_backend"): "web provider",

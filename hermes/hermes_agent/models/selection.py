@@ -273,6 +273,11 @@ class _KnownProviders:
 def _with_protocol(provider: ModelProvider, wish: str, cache_ttl: str) -> ModelProvider:
     """Return the provider with its wire protocol. Raise ConfigError if the protocol is unknown."""
     mode = API_MODE_ALIASES.get(wish, wish) or provider.api_mode
+    if mode not in API_MODES and wish:
+        raise ConfigError(
+            f"providers.{provider.name}.transport: there is no wire protocol `{wish}`, only {', '.join(API_MODES)}",
+            hint=f"Choose one with `hermes config set providers.{provider.name}.transport NAME`.",
+        )
     if mode not in API_MODES:
         raise ConfigError(
             f"model.provider: {provider.name} speaks {mode}, this release speaks {', '.join(API_MODES)}",

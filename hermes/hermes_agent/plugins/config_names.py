@@ -35,6 +35,7 @@ from hermes_agent.contracts.speech import BUILTIN_STT, BUILTIN_TTS
 from hermes_agent.contracts.terminal_env import BUILTIN_BACKENDS
 from hermes_agent.core.lazy_types import LazyNamedTuple
 from hermes_agent.core.text import nearest_name
+from hermes_agent.models.api_modes import API_MODE_ALIASES, API_MODES
 from hermes_agent.plugins.activation import enable_hint
 from hermes_agent.plugins.config_schema import (
     UPSTREAM_NAMES,
@@ -244,6 +245,7 @@ def _known_names(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _Know
         EVENT: _KnownNames(event_names().__contains__, event_names),
         SKIN: _KnownNames(lambda name: name in skin_names(host.home), partial(skin_names, host.home)),
         PERSONALITY: _KnownNames(lambda name: name.lower() in map(str.lower, personalities), lambda: personalities),
+        "wire protocol": _KnownNames({*API_MODES, *API_MODE_ALIASES}.__contains__, lambda: API_MODES),
         "secret source": registered("secret_source"),
         "memory provider": _KnownNames(partial(_is_memory, host), partial(_memories, host)),
         "web provider": registered("web_search"),

@@ -46,6 +46,8 @@ WRONG = {
     "(did you mean `mistral`?)",
     "auxiliary: {vision: {provider: opnai}}": "auxiliary.vision.provider: there is no model provider `opnai` "
     "(did you mean `openai`?)",
+    "providers: {acme: {transport: antropic}}": "providers.acme.transport: there is no wire protocol `antropic`; "
+    "there are anthropic_messages, chat_completions, codex_responses",
     "memory: {provider: notbook}": "memory.provider: there is no memory provider `notbook` (did you mean `notebook`?)",
     "web: {backend: searxgn}": "web.backend: there is no web provider `searxgn` (did you mean `searxng`?)",
     "image_gen: {provider: openia}": "image_gen.provider: there is no image generation provider `openia` "
