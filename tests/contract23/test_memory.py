@@ -163,6 +163,14 @@ def test_d4_a_provider_is_kept_when_register_raises(tmp_path: Path, register: st
         assert [line.text for line in host.log if "its provider is used all the same" in line.text]
 
 
+def test_a_memory_whose_register_registers_none_is_its_first_class(tmp_path: Path) -> None:
+    register = "def register(ctx): ctx.register_command('mine', lambda args: 'ran')\n"
+    folder = plugin(tmp_path / "remembers", PROVIDER.format("USER") + register)
+    with plugin_host(folder, config=CONFIG, model=["hello"]) as host:
+        assert "FROM USER" in recalled(host)
+        assert "mine" in host.commands
+
+
 def test_d5_the_helpers_of_memory_plugins_are_importable_and_behave(tmp_path: Path) -> None:
     code = """
 from agent.memory_provider import RecallStatus, ctx_bound, is_trivial_prompt, spawn_context_thread

@@ -6,8 +6,10 @@ Source: plugin contract §8.1, §8.2, §11.2.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -174,3 +176,19 @@ def coerce_plaintext_gateway_command(event: Any) -> None:
     is_direct = getattr(getattr(event, "source", None), "chat_type", None) == "dm"
     if is_direct and _RESTART.fullmatch((event.text or "").strip()):
         event.text = "/restart"
+
+
+# -- where an adapter listens ------------------------------------------------------------------------------------------
+
+
+def is_network_accessible(host: str) -> bool:
+    """Return whether other machines reach a server that listens on a host; they do if its name is unknown."""
+    try:
+        found = {ipaddress.ip_address(host)}
+    except ValueError:
+        try:
+            answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, ValueError):
+            return True
+        found = {ipaddress.ip_address(address[0]) for *_, address in answers}
+    return not all((getattr(address, "ipv4_mapped", None) or address).is_loopback for address in found)

@@ -15,7 +15,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import ipaddress
 import json
 import logging
 import re
@@ -30,6 +29,7 @@ from hermes_agent.adapters.base import BasePlatformAdapter
 from hermes_agent.adapters.config import Platform, PlatformConfig
 from hermes_agent.adapters.events import MessageEvent, MessageType, SendResult
 from hermes_agent.compat.gateway import platform_registry
+from hermes_agent.compat.lookups import is_network_accessible
 from hermes_agent.compat.plugins import get_skill_commands
 from hermes_agent.compat.tool_queries import build_skill_invocation_message
 from hermes_agent.compat.webhook_routes import DEFAULT_SCRIPT_TIMEOUT_SECONDS, WebhookRouteProcessor
@@ -130,7 +130,7 @@ class WebhookAdapter(BasePlatformAdapter):
         secret = route.get("secret", self._global_secret)
         if not secret:
             return f"webhook route '{name}' has no secret: set `secret` of the route or of the platform"
-        if secret == INSECURE_NO_AUTH and not _is_loopback(self._host):
+        if secret == INSECURE_NO_AUTH and is_network_accessible(self._host or ""):
             return f"webhook route '{name}' checks no signature, and {self._host or 'every address'} can be reached"
         if route.get("deliver_only") and route.get("deliver", "log") in ("", "log"):
             return f"webhook route '{name}' has deliver_only, and its `deliver` names no platform"
@@ -430,12 +430,3 @@ def _same(given: str, right: str) -> bool:
 
 def _is_fresh(stamp: str) -> bool:
     return stamp.isascii() and stamp.isdigit() and abs(time.time() - int(stamp[:12])) <= MAX_AGE_S
-
-
-def _is_loopback(host: str | None) -> bool:
-    if host in ("localhost", "ip6-localhost"):
-        return True
-    try:
-        return host is not None and ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -90,26 +90,31 @@ def contexts_of(
 
 
 def register_memory_plugin(register: Callable[[Any], Any], loaded: Any, collector: MemoryCollector) -> None:
-    """Call `register`; if it raises, keep the registered provider, else use the first provider class.
+    """Call `register`; if that registers no provider, register the first provider class.
 
     Raises:
         Exception: `register` raised, and the plugin has neither.
     """
-    plugin = collector._ctx.plugin_id
     try:
         register(collector)
     except Exception as exc:
-        if collector._provider is None:
-            fallback = first_memory_provider(loaded)
-            if fallback is None:
-                raise
-            collector.register_memory_provider(fallback)
+        if not _has_provider(collector, loaded):
+            raise
         logger.warning(
             "memory plugin %s: register() raised %s: %s; its provider is used all the same",
-            *(plugin, type(exc).__name__, exc),
+            *(collector._ctx.plugin_id, type(exc).__name__, exc),
             exc_info=True,
-            extra={"plugin": plugin},
+            extra={"plugin": collector._ctx.plugin_id},
         )
+    else:
+        _has_provider(collector, loaded)
+
+
+def _has_provider(collector: MemoryCollector, loaded: Any) -> bool:
+    """Return whether the plugin has a provider, the first of its classes if it registered none."""
+    if collector._provider is None and (first := first_memory_provider(loaded)) is not None:
+        collector.register_memory_provider(first)
+    return collector._provider is not None
 
 
 def first_memory_provider(loaded: Any) -> MemoryProvider | None:

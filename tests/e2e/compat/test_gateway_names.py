@@ -51,6 +51,7 @@ SIGNATURES = {
         proxy_kwargs_for_bot(proxy_url: str | None) -> dict[str, Any]
         classify_send_error(exc: BaseException | None, error_text: str = '') -> str
         merge_pending_message_event(pending_messages: MutableMapping[str, MessageEvent], session_key: str, event: MessageEvent, *, merge_text: bool = False) -> None
+        is_network_accessible(host: str) -> bool
         is_host_excluded_by_no_proxy(hostname: str, no_proxy_value: str | None = None) -> bool
         safe_url_for_log(url: str, max_len: int = 80) -> str
     """,
@@ -110,6 +111,7 @@ def test_the_classes_are_there_under_their_names(module: str) -> None:
 
 
 def test_one_name_is_one_object_wherever_it_is_imported_from() -> None:
+    import hermes_constants
     from gateway.platforms import BasePlatformAdapter, base
 
     from gateway import config, session
@@ -117,6 +119,7 @@ def test_one_name_is_one_object_wherever_it_is_imported_from() -> None:
     assert base.BasePlatformAdapter is BasePlatformAdapter
     assert (base.Platform, base.PlatformConfig) == (config.Platform, config.PlatformConfig)
     assert base.SessionSource is session.SessionSource
+    assert config.get_hermes_home is hermes_constants.get_hermes_home
     assert issubclass(base.MessageType, enum.Enum)
 
 
@@ -400,6 +403,20 @@ def test_proxies_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     assert base.safe_url_for_log("https://me:pw@x.org:8/a?token=1#f") == "https://x.org:8/a"
     assert base.safe_url_for_log(f"https://x.org/{'a' * 200}").endswith("...")
     assert len(base.safe_url_for_log(f"https://x.org/{'a' * 200}")) == 80
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "localhost"])
+def test_an_address_of_this_machine_alone_is_not_accessible(host: str) -> None:
+    from gateway.platforms.base import is_network_accessible
+
+    assert not is_network_accessible(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "::ffff:10.0.0.1", "", "name.invalid", "a" * 300])
+def test_every_other_address_is_accessible_also_one_without_an_answer(host: str) -> None:
+    from gateway.platforms.base import is_network_accessible
+
+    assert is_network_accessible(host)
 
 
 def test_channels_have_prompts_and_skills() -> None:
