@@ -30,6 +30,7 @@ VOLATILE = (
         re.compile(r" \(`\w+`(, `\w+`)* (is|are) required and (was|were) not given\)"),
         "",
     ),  # what is said here in addition
+    (re.compile("Could not contact DNS servers"), "Temporary failure in name resolution"),  # as aiodns says it
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([.,]\d+)?(Z|[+-]\d\d:?\d\d)?"), "$TIME"),
     (re.compile(r"\b[MTWFS][a-z]{2,5}day (?=\$TIME)|(?<=\$TIME UTC) 星期[一二三四五六日天]"), ""),
     (re.compile(r"\d{4}-\d\d-\d\d"), "$DATE"),

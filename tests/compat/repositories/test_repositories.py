@@ -33,6 +33,9 @@ def register(ctx):
     ctx.register_command("program", lambda words: __import__("sys").executable)
 """
 
+DNS_ERRORS = ("Temporary failure in name resolution", "Could not contact DNS servers")
+"""What aiohttp says without a network: with the resolver of the C library, and with aiodns."""
+
 
 def repository(place: Path, source: str = PLUGIN) -> RepositoryPlugin:
     folder = place / "owner+name" / "plugin"
@@ -139,6 +142,11 @@ def test_a_date_in_words_is_the_same_on_each_day() -> None:
     assert normal("on Friday, 27 November 2026") == normal("on Saturday, 1 May 2027") != normal("on Friday")
     assert normal("Friday 2026-11-27 10:00:00 UTC") == normal("Sunday 2026-11-29 11:00:00 UTC") == '"$TIME UTC"'
     assert normal("2026-11-27 10:00 UTC 星期五") == normal("2026-11-28 11:00 UTC 星期六") == '"$TIME UTC"'
+
+
+def test_a_missing_network_is_the_same_with_either_resolver_of_aiohttp() -> None:
+    there, here = (f"Cannot connect to host x.org:443 ssl:default [{why}]" for why in DNS_ERRORS)
+    assert normal({"error": there}) == normal({"error": here}) != normal({"error": there.replace("x.org", "y.org")})
 
 
 def test_what_this_program_adds_to_an_error_of_a_missing_argument_is_left_out() -> None:
