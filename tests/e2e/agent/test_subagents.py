@@ -32,7 +32,7 @@ from hermes_agent.tools.toolsets import Toolsets
 from unit.agent.test_journal import DEAD, fall_back, snapshot
 from unit.agent.test_turn import ECHO, Bench, events_of
 
-LIMIT_S = 10
+LIMIT_S = 60
 
 
 def delegate(call_id: str = "d1", **args: Any) -> ToolCall:

@@ -75,7 +75,7 @@ class Bench:
     async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         async def main() -> Any:
             try:
-                return await asyncio.wait_for(work, 20)
+                return await asyncio.wait_for(work, 60)
             finally:
                 await self.agent.aclose()
                 self.bridge.close()
