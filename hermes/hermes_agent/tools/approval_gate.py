@@ -14,6 +14,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -300,6 +301,8 @@ class ApprovalGate:
                 scope.approvals.decide(request, turn_id=scope.turn_id, tool_call_id=call_id, cancelled=scope.cancelled)
             )
             scope.approvals.save_always()
+        except CancelledError:  # of the bridge: a shutdown in the middle of the question
+            return f"{request.tool} was not run: the agent was stopped before the request was answered."
         except Exception:
             logger.exception("tool %s: approval request failed", request.tool)
             return f"BLOCKED: plugin approval gate failed for {request.tool}"

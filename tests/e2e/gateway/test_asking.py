@@ -84,7 +84,7 @@ def test_session_covers_the_next_messages_of_the_session_and_not_the_next_sessio
     with chat_host(tool, model=model) as chat:
         chat.ask("go")
         chat.write("/approve session")
-        chat.wait(lambda: "one" in chat.texts)
+        chat.wait(lambda: {"one", "Allowed (session)."} <= {*chat.texts})
         assert chat.ask("again") == "two"
         chat.ask("/new now")
         assert "really?" in chat.ask("and now")
@@ -99,7 +99,7 @@ def test_a_session_that_is_taken_up_in_another_chat_asks_there() -> None:
     with chat_host(tool, model=[call("risky"), "one", call("risky"), "two"]) as chat:
         chat.ask("go")
         chat.write("/approve")
-        chat.wait(lambda: "one" in chat.texts)
+        chat.wait(lambda: {"one", "Allowed (once)."} <= {*chat.texts})
         session = chat.ask("/status").splitlines()[0].split()[1]
         chat.ask(f"/resume {session}", chat="elsewhere")
         assert "really?" in chat.ask("again", chat="elsewhere")
@@ -115,7 +115,7 @@ def test_a_session_that_was_asked_before_is_asked_through_a_platform_that_was_co
     with chat_host(tool, model=[call("risky"), "one", call("risky"), "two"]) as chat:
         chat.ask("go")
         chat.write("/approve")
-        chat.wait(lambda: "one" in chat.texts)
+        chat.wait(lambda: {"one", "Allowed (once)."} <= {*chat.texts})
         host = chat.host.host
         platforms = {"memorychat": {"enabled": True, "reply_to_mode": "all"}}
         host.config = host.config._replace(values={**host.config.values, "platforms": platforms})
@@ -137,6 +137,15 @@ def test_stop_ends_a_turn_that_waits_for_an_approval() -> None:
         assert chat.ask("hello") == "next"
 
     assert tool.runs == 0
+
+
+def test_a_shutdown_in_the_middle_of_a_question_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    tool = Guarded()
+    with chat_host(tool, model=[call("risky"), "next"]) as chat:
+        assert "really?" in chat.ask("go")
+
+    assert tool.runs == 0
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_somebody_else_s_approve_does_not_count_and_a_known_one_s_in_the_same_room_does() -> None:
