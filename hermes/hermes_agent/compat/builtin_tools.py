@@ -2,8 +2,8 @@
 
 The tool functions are those of upstream's `tools/terminal_tool.py`, `tools/web_tools.py`,
 `tools/image_generation_tool.py` and `tools/process_registry.py`. A call through them is treated like a call of the
-model: with hooks, approval and redaction. Source: plugin contract §4.1, §4.4, §4.7, §4.12, §11.2, and upstream's
-published guide of the tool runtime.
+model: with hooks, approval and redaction. `MemoryStore` is that of `tools/memory_tool.py`. Source: plugin contract
+§4.1, §4.4, §4.7, §4.12, §11.2, and upstream's published guide of the tool runtime.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes_agent.compat.agent import host
+from hermes_agent.compat.constants import ENTRY_DELIMITER
+from hermes_agent.compat.environment import get_memory_dir
 from hermes_agent.compat.import_hook import served
+from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.read_only import ReadOnlyDict
 from hermes_agent.core.untrusted import TAG, split_marked
+from hermes_agent.memory.notes import NoteChange, Notes
 from hermes_agent.plugins.tool_access import dispatch_tool
 from hermes_agent.tools.results import failure
 from hermes_agent.tools.toolsets import LEGACY
@@ -328,6 +332,97 @@ class ProcessRegistry:
 
 
 process_registry = ProcessRegistry()
+
+
+class MemoryStore:
+    """The notes of the home's owner, for plugins that extend upstream's class; the tool `memory` does not use it.
+
+    A change is checked and written like one of the tool. Every target but `user` means `memory`. What changes notes
+    returns `success`, and `usage`, `entry_count` and `message`, or `error` and `current_entries`.
+
+    Args:
+        memory_char_limit: the longest text of `MEMORY.md`, in characters.
+        user_char_limit: that of `USER.md`.
+    """
+
+    def __init__(self, memory_char_limit: int = 2200, user_char_limit: int = 1375) -> None:
+        self.memory_char_limit, self.user_char_limit = memory_char_limit, user_char_limit
+        self.memory_entries: list[str] = []
+        self.user_entries: list[str] = []
+        self._system_prompt_snapshot = {"memory": "", "user": ""}
+
+    def load_from_disk(self) -> None:
+        """Read both files. What `format_for_system_prompt` returns changes only here."""
+        notes = self._notes()
+        for target in self._system_prompt_snapshot:
+            self._set_entries(target, notes.entries(target))
+            section, _ = Notes(get_memory_dir(), {target: self._char_limit(target)}).block()
+            self._system_prompt_snapshot[target] = section
+
+    def save_to_disk(self, target: str) -> None:
+        """Write the entries that are in this object, whatever stands in the file."""
+        self._notes().write(_file_of(target), self._entries_for(target))
+
+    def add(self, target: str, content: str) -> dict[str, Any]:
+        """Add an entry, unless it is there."""
+        return self._change(target, [{"action": "add", "content": content}], "Entry added.")
+
+    def replace(self, target: str, old_text: str, new_content: str) -> dict[str, Any]:
+        """Replace the one entry that has `old_text`."""
+        change = {"action": "replace", "content": new_content, "old_text": old_text}
+        return self._change(target, [change], "Entry replaced.")
+
+    def remove(self, target: str, old_text: str) -> dict[str, Any]:
+        """Remove the one entry that has `old_text`."""
+        return self._change(target, [{"action": "remove", "old_text": old_text}], "Entry removed.")
+
+    def apply_batch(self, target: str, operations: list[dict[str, Any]]) -> dict[str, Any]:
+        """Make all changes or none: mappings with `action`, `content` and `old_text`."""
+        if not operations:
+            return {"success": False, "error": "operations is empty: give at least one change"}
+        return self._change(target, operations, f"{len(operations)} changes made.")
+
+    def format_for_system_prompt(self, target: str) -> str | None:
+        """Return the section of the system prompt as of the last `load_from_disk`; None if it has no entries."""
+        return self._system_prompt_snapshot[_file_of(target)] or None
+
+    def reset_consolidation_failures(self) -> None:
+        """Do nothing: no failed changes are counted here."""
+
+    def _change(self, target: str, operations: Sequence[Mapping[str, Any]], message: str) -> dict[str, Any]:
+        notes, file = self._notes(), _file_of(target)
+        try:
+            entries = notes.change(file, [NoteChange.from_arguments(operation) for operation in operations])
+        except ToolFailed as exc:
+            entries = notes.entries(file)
+            self._set_entries(target, entries)
+            usage = f"{self._char_count(target):,}/{self._char_limit(target):,}"
+            return {"success": False, "error": str(exc), "current_entries": entries, "usage": usage}
+        self._set_entries(target, entries)
+        about = {"usage": notes.usage(file, entries), "entry_count": len(entries), "message": message}
+        return {"success": True, "done": True, "target": target, **about}
+
+    def _notes(self) -> Notes:
+        return Notes(get_memory_dir(), {target: self._char_limit(target) for target in self._system_prompt_snapshot})
+
+    def _entries_for(self, target: str) -> list[str]:
+        return self.user_entries if target == "user" else self.memory_entries
+
+    def _set_entries(self, target: str, entries: list[str]) -> None:
+        if target == "user":
+            self.user_entries = entries
+        else:
+            self.memory_entries = entries
+
+    def _char_count(self, target: str) -> int:
+        return len(ENTRY_DELIMITER.join(self._entries_for(target)))
+
+    def _char_limit(self, target: str) -> int:
+        return self.user_char_limit if target == "user" else self.memory_char_limit
+
+
+def _file_of(target: str) -> str:
+    return "user" if target == "user" else "memory"
 
 
 def _call(name: str, args: dict[str, Any], **keywords: Any) -> str:

@@ -121,8 +121,16 @@ class Notes:
                     " entries first, or write shorter. Nothing was changed. The entries are:\n" + _joined(before)
                 )
             if entries != before:
-                write_atomic(self._folder / FILES[target], _joined(entries) + "\n" if entries else "", mode=PRIVATE)
+                self._write(target, entries)
         return entries
+
+    def write(self, target: str, entries: Sequence[str]) -> None:
+        """Replace all entries of a file."""
+        with self._locked():
+            self._write(target, entries)
+
+    def _write(self, target: str, entries: Sequence[str]) -> None:
+        write_atomic(self._folder / FILES[target], _joined(entries) + "\n" if entries else "", mode=PRIVATE)
 
     def _locked(self) -> FileLock:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
