@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -40,6 +41,9 @@ def test_an_attack_from_inside_is_refused(profile: str, attack: str, attacks) ->
     assert mine and not any(mine.values()), "\n".join(mine.values())
 
 
+@pytest.mark.skipif(
+    not os.environ.get("HERMES_NIX_FULL"), reason="`make test-nix`; the unit of packaging/ is tried always"
+)
 def test_the_unit_is_a_backend_like_the_others(nix) -> None:
     found, outcome = run(
         as_rendered(nix.build("sandboxed.strict.toplevel").path),
