@@ -335,9 +335,9 @@ process_registry = ProcessRegistry()
 
 
 class MemoryStore:
-    """The notes of the home's owner, for plugins that extend upstream's class; the tool `memory` does not use it.
+    """The notes of the home's owner, for plugins that extend upstream's class.
 
-    A change is checked and written like one of the tool. Every target but `user` means `memory`. What changes notes
+    The tool `memory` does not use it. A change is checked and written like one of the tool. Every target but `user` means `memory`. What changes notes
     returns `success`, and `usage`, `entry_count` and `message`, or `error` and `current_entries`.
 
     Args:
