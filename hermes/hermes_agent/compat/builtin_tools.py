@@ -337,8 +337,9 @@ process_registry = ProcessRegistry()
 class MemoryStore:
     """The notes of the home's owner, for plugins that extend upstream's class.
 
-    The tool `memory` does not use it. A change is checked and written like one of the tool. Every target but `user` means `memory`. What changes notes
-    returns `success`, and `usage`, `entry_count` and `message`, or `error` and `current_entries`.
+    The tool `memory` does not use it. A change is checked and written like one of the tool. Every target but `user`
+    means `memory`. What changes notes returns `success`, and `usage`, `entry_count` and `message`, or `error` and
+    `current_entries`.
 
     Args:
         memory_char_limit: the longest text of `MEMORY.md`, in characters.
