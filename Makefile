@@ -61,7 +61,7 @@ SITE := .cache/site/.done
 GTFOBINS := .cache/gtfobins/.done
 BFCL := .cache/bfcl/.done
 
-# Twice two cores: a test waits for a process or a clock for a third of its time.
+# Two for each of two cores: a test waits for a process or a clock for a third of its time.
 WORKERS ?= 4
 
 # A process that finds the bytecode of an earlier one starts in half the time, and the tests start thousands.

@@ -98,7 +98,7 @@ def register_memory_plugin(register: Callable[[Any], Any], loaded: Any, collecto
     try:
         register(collector)
     except Exception as exc:
-        if not _has_provider(collector, loaded):
+        if not _ensure_provider(collector, loaded):
             raise
         logger.warning(
             "memory plugin %s: register() raised %s: %s; its provider is used all the same",
@@ -107,11 +107,11 @@ def register_memory_plugin(register: Callable[[Any], Any], loaded: Any, collecto
             extra={"plugin": collector._ctx.plugin_id},
         )
     else:
-        _has_provider(collector, loaded)
+        _ensure_provider(collector, loaded)
 
 
-def _has_provider(collector: MemoryCollector, loaded: Any) -> bool:
-    """Return whether the plugin has a provider, the first of its classes if it registered none."""
+def _ensure_provider(collector: MemoryCollector, loaded: Any) -> bool:
+    """Register the first provider class if the plugin registered none; return whether it has one."""
     if collector._provider is None and (first := first_memory_provider(loaded)) is not None:
         collector.register_memory_provider(first)
     return collector._provider is not None
