@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import field, replace
+from functools import partial
 from typing import Any
 
 from hermes_agent.agent.error_classification import reclassified
@@ -180,9 +181,8 @@ class ModelStep:
     """Time of the request, in seconds since the epoch."""
 
     def __post_init__(self) -> None:
-        self.attempts = RequestAttempts(
-            self.context.model.chosen, self.context.settings.api_max_retries, self._price_refusal
-        )
+        refusal = partial(_price_refusal, self.context)  # a method would be a cycle, which keeps all messages
+        self.attempts = RequestAttempts(self.context.model.chosen, self.context.settings.api_max_retries, refusal)
 
     async def ask(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | RetryNotice, None]:
         """Send requests until one is answered, and yield the answer; an answer that breaks off is continued.
@@ -298,16 +298,14 @@ class ModelStep:
         self._fitted, notices = fit_with_notices(request, self.attempts.chosen, self.context.model.left_out)
         return notices
 
-    def _price_refusal(self, asked: ChosenModel) -> str:
-        return price_refusal(self.context.settings.limits, self.context.caps(), asked.client, asked.name)
-
     async def _once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Send the request once and return its stream."""
         hooks, chosen = self.context.hooks, self.attempts.chosen
         original, trace = request, Trace()
         if hooks.middleware.has("llm_request"):
             request, trace = await self._changed(request)
-            if request.model != original.model and (why := self._price_refusal(replace(chosen, name=request.model))):
+            other = replace(chosen, name=request.model)
+            if request.model != original.model and (why := self.attempts.refusal(other)):
                 raise TurnStopped(why)
         self._given = request
         if hooks.middleware.has("llm_execution"):
@@ -490,6 +488,11 @@ class ModelStep:
             "api_mode": chosen.client.api_mode,
             "api_call_count": self.number,
         }
+
+
+def _price_refusal(context: TurnContext, asked: ChosenModel) -> str:
+    """Return why a model may not be asked, for its price or the usage caps, or ""."""
+    return price_refusal(context.settings.limits, context.caps(), asked.client, asked.name)
 
 
 def _with_earlier_text(answer: ModelAnswer, streamed: str) -> ModelAnswer:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
@@ -102,6 +103,8 @@ class TurnRecorder:
         self._digest = digest
         self._sent_digest = sent_digest
         self._messages: Sequence[Message] = ()
+        self._unchanged: Sequence[Message] = ()
+        """The messages of that request with the system prompt, as it is sent if no plugin changes it."""
         self._tools: tuple[Sequence[dict[str, Any]], str] = ((), "")
         """The tools of the last request as the agent made it, with their digest."""
         self._head: list[Any] = []
@@ -146,18 +149,20 @@ class TurnRecorder:
         head: Sequence[str],
         tools: Sequence[dict[str, Any]],
         messages: Sequence[Message],
+        unchanged: Sequence[Message] = (),
     ) -> None:
         """Record a request that is about to be sent.
 
         Args:
             head: model and system prompt.
             messages: the history without the additions of plugins.
+            unchanged: the messages of the `ModelRequest`, if it has no additions.
         """
         if self._keep:
             shown, definitions = self._digest_tools(tools)
             self._head = [*head, shown]
             digest = self._request_digest = self._digest.digest(self._head, messages)
-            self._messages, self._tools, self._note = messages, (tools, shown), None
+            self._messages, self._unchanged, self._tools, self._note = messages, unchanged, (tools, shown), None
             self.turn_record(turn_id).requests.append(RequestRecord(number, digest, shown, definitions))
 
     def add_sent(
@@ -171,13 +176,14 @@ class TurnRecorder:
         """
         if not self._keep:
             return
-        prompt, messages = request.messages[0].text, request.messages[1:]
-        messages = messages if isinstance(messages, list) else list(messages)
+        messages, prompt = self._messages, request.messages[0].text
+        if request.messages is not self._unchanged:  # a copy takes as long as a history is long
+            messages = list(request.messages[1:])
         # not `self._digest_tools`: it assumes that tools which it has seen are stored
         tools, shown = self._tools
         digest = shown if request.tools == tools else digest_tools(request.tools)[0]
         head = [request.model, prompt, digest, *([changes] if changes else ())]
-        if messages != self._messages:
+        if messages is not self._messages and messages != self._messages:
             found = self._sent_digest.digest(head, messages)
         else:
             found = self._request_digest if head == self._head else self._digest.digest(head, messages)
@@ -189,6 +195,7 @@ class TurnRecorder:
         if self._keep:
             known = self._note if self._note is not None and self._note.number == number else None
             note = known or SentRecord(number, plugins=tuple(plugins))
+            self._unchanged = ()  # so that the next request can continue the list
             self._note = self.turn_record(turn_id).sent[number] = note._replace(answered=True)
 
     async def commit(self) -> None:
@@ -227,15 +234,31 @@ class HistoryRepair:
         self._seen: list[Message] = []
         self._out: list[Message] = []
         self._open_calls: dict[str, str] = {}
+        self._prompted: list[Message] = []
 
     def repair(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return what `repaired` returns, until the next call; unchanged messages stay the same objects."""
         if not begins_with(messages, self._seen):
-            self._seen, self._out, self._open_calls = [], [], {}
+            self._seen, self._out, self._open_calls, self._prompted = [], [], {}, []
         for message in messages[len(self._seen) :]:
             self._take(message)
             self._seen.append(message)
         return [*self._out, *_lost_results(self._open_calls)] if self._open_calls else self._out
+
+    def add_prompt(self, system: Message, messages: Sequence[Message]) -> list[Message]:
+        """Return the system prompt and the messages, which are mostly those of the last `repair`.
+
+        The list of the last call is continued if nothing else has it: a copy takes as long as a history is long.
+        """
+        if messages is not self._out:
+            return [system, *messages]
+        known = len(self._prompted)
+        if known > 1 and sys.getrefcount(self._prompted) == 2:  # this object and the argument
+            self._prompted[0] = system
+            self._prompted[known - 1 :] = self._out[known - 2 :]  # a message of the user can have joined the last one
+        else:
+            self._prompted = [system, *self._out]
+        return self._prompted
 
     def _take(self, message: Message) -> None:
         out = self._out
@@ -422,6 +445,10 @@ class History:
     def accepted(self) -> Sequence[Message]:
         """Return the messages as a provider accepts them, without what plugins added; until the next call."""
         return self._cache.history.repair(self.messages)
+
+    def add_prompt(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages of a request: the system prompt and `messages`."""
+        return self._cache.history.add_prompt(self.system_message(), messages)
 
     def messages_to_send(self) -> Sequence[Message]:
         """Return the messages as the model gets them, until the next call."""

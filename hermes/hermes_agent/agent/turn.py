@@ -297,10 +297,10 @@ async def _model_step(
         yield Notice(warning, "warning")
     if notice := _uncounted_notice(context):
         yield Notice(notice, "warning")
-    context.history.record.add_request(
-        turn.id, turn.requests, (context.model.name, context.history.system_prompt), tools, own
-    )
     request = _new_request(turn, tools, sent)
+    head = (context.model.name, context.history.system_prompt)
+    unchanged = request.messages if sent is own else ()
+    context.history.record.add_request(turn.id, turn.requests, head, tools, own, unchanged)
     began = time.monotonic()
     step = ModelStep(context, turn.user_message, turn.requests)
     mask, text = StreamMask(), ""
@@ -332,7 +332,7 @@ def _new_request(turn: TurnState, tools: Any, sent: Sequence[Message]) -> ModelR
     model, hooks = context.model.chosen, context.hooks
     request = ModelRequest(
         model.name,
-        [context.history.system_message(), *sent],
+        context.history.add_prompt(sent),
         tools,
         model.max_tokens,
         session_id=context.session.id,

@@ -356,7 +356,7 @@ async def fold(events: AsyncGenerator[TurnEvent, None], sink: TurnSink = IGNORE_
 
 def error_object(result: str) -> dict[str, Any] | None:
     """Return the object of a result that reports an error, or None for any other result."""
-    if not result.lstrip().startswith("{") or '"error"' not in result:
+    if '"error"' not in result or not result.lstrip().startswith("{"):
         return None
     try:
         value = json.loads(result)

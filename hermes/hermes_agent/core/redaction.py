@@ -62,11 +62,12 @@ class _Finder(LazyNamedTuple):
 class _KnownSecrets:
     """The known secrets and their finder, which is made at its first use."""
 
-    __slots__ = ("_finder", "secrets")
+    __slots__ = ("made", "secrets")
 
     def __init__(self, secrets: frozenset[str]) -> None:
         self.secrets = secrets
-        self._finder: _Finder | None = None
+        self.made: _Finder | None = None
+        """What `finder` returns, or None before its first call."""
 
     def finder(self) -> _Finder:
         """Return the finder of the known secrets.
@@ -75,9 +76,9 @@ class _KnownSecrets:
         may run here, and a finalizer that logs would mask its line with the same redactor; a thread that logs would
         wait for this one.
         """
-        if self._finder is None:
-            self._finder = _build_finder(self.secrets)
-        return self._finder
+        if self.made is None:
+            self.made = _build_finder(self.secrets)
+        return self.made
 
 
 class Redactor:
@@ -138,7 +139,7 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """Return `text` with every secret replaced by `MASK`."""
-        finder = self._known.finder()
+        finder = self._known.made or self._known.finder()
         if found := _find_secrets(finder, text, looks=True):
             text = _mask_spans(text, found)
         if disguised := finder.disguises.find_spans(text):

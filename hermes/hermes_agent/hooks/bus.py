@@ -304,12 +304,15 @@ class HookBus(ListenerGroup):
                 return None
         if hook not in WITHOUT_SCHEMA:
             payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
-        call, results = self._observers.notify_inline if hook in OBSERVERS else self._caller.call_inline, []
+        call = self._observers.notify_inline if hook in OBSERVERS else self._caller.call_inline
+        results = []
         for listener in listeners:
             result = call(hook, listener, payload)
             if after_each is not None:
                 after_each(listener.plugin)
-            if result is not NO_ANSWER and (result.value is not None or result.error is not None):
+            if result is NO_ANSWER:
+                continue
+            if result.value is not None or result.error is not None:
                 results.append(result)
         return results
 

@@ -269,7 +269,7 @@ class ListenerCaller:
     def call_inline(self, hook: str, listener: Listener, payload: dict[str, Any]) -> HookResult:
         """Call a hook's listener, which is not suspended, in this thread and without a deadline."""
         result = self.call(hook, listener, payload if listener.keywords is None else listener.keywords_for(payload))
-        if result is NO_ANSWER or (listener.is_fast and result.error is None):
+        if result is NO_ANSWER:
             return result
         return self._check_result("Hook", hook, listener, result, self.deadlines.limit_of(listener.plugin))
 

@@ -134,7 +134,7 @@ class RequestAttempts:
         self.count = 0
         """Number of failures."""
         self._left = retries
-        self._refusal = refusal
+        self.refusal = refusal
         self._waits = 0
         self.first = self.chosen = chosen
         self._others: list[ChosenModel] | None = None
@@ -209,7 +209,7 @@ class RequestAttempts:
             if other.health.is_paused:
                 other.health.probe_if_due()
                 continue
-            if why := self._refusal(other):
+            if why := self.refusal(other):
                 logger.warning("fallback skipped: %s of %s: %s", other.name, other.client.provider, why)
                 continue
             return other

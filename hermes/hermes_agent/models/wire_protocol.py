@@ -135,15 +135,15 @@ def _encode_runs(
     whole: list[Message], begin: int, end: int, key: EncodingKey, encode: Callable[[Sequence[Message]], list[bytes]]
 ) -> list[tuple[int, bytes]]:
     """Return the runs of the messages from `begin` to `end`, which are a multiple of the shortest run."""
-    shortest, kept = RUN_SIZES[-1], EncodedRuns(key, whole[:begin], [])
+    shortest, known, kept = RUN_SIZES[-1], begin, EncodedRuns(key, whole[:begin], [])
     for last in range(end - 1, begin, -shortest):
         found: EncodedRuns | None = whole[last].runs
         if found is not None and found.key is key and len(found.messages) == last + 1:
             found.messages[:begin] = whole[:begin]
             if begins_with(whole, found.messages):
-                kept = found
+                known, kept = last + 1, found
                 break
-    known, texts = len(kept.messages), list(kept.texts)
+    texts = list(kept.texts)
     if known >= end:
         return texts
     for place in range(known, end, shortest):
@@ -152,7 +152,10 @@ def _encode_runs(
         object.__setattr__(whole[place], "runs", None)  # an earlier, longer history is not kept in memory
         if place < end:
             object.__setattr__(whole[place], "last_encoding", None)  # the runs have its text
-    object.__setattr__(whole[end - 1], "runs", EncodedRuns(key, whole[:end], texts))
+    kept.messages.extend(
+        whole[known:end]
+    )  # no message has `kept` any more; a copy would cost as much as a history is long
+    object.__setattr__(whole[end - 1], "runs", EncodedRuns(key, kept.messages, texts))
     return texts
 
 

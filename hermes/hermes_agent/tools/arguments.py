@@ -10,6 +10,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.tool import ToolEntry
@@ -141,10 +142,6 @@ def _boolean(text: str) -> Any:
     return {"true": True, "false": False}.get(text.strip().lower(), _KEEP)
 
 
-def _integer(text: str) -> Any:
-    return _number(text, integral=True)
-
-
 def _number(text: str, *, integral: bool = False) -> Any:
     if text.isdecimal() and len(text) < MOST_DIGITS:
         return int(text)
@@ -162,7 +159,11 @@ def _number(text: str, *, integral: bool = False) -> Any:
     return _KEEP if integral else number
 
 
-_PLAIN: dict[str, Callable[[str], Any]] = {"integer": _integer, "number": _number, "boolean": _boolean}
+_PLAIN: dict[str, Callable[[str], Any]] = {
+    "integer": partial(_number, integral=True),
+    "number": _number,
+    "boolean": _boolean,
+}
 
 
 def _json(text: str, wanted: type) -> Any:

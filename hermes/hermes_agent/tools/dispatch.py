@@ -242,19 +242,12 @@ class Dispatcher:
                 status = "cancelled"
         duration_ms = round((time.monotonic() - started) * 1000)
         if "post_tool_call" in hooks or "transform_tool_result" in hooks:
-            observed = {
-                **payload,
-                "args": arguments,
-                "result": result,
-                "duration_ms": duration_ms,
-                "status": status,
-                "error_type": error_type,
-                "error_message": message,
-            }
+            payload["args"], payload["result"], payload["duration_ms"] = arguments, result, duration_ms
+            payload["status"], payload["error_type"], payload["error_message"] = status, error_type, message
             quick = direct and "transform_tool_result" not in hooks
-            if not quick or self._hooks.call_inline("post_tool_call", observed) is None:
-                result = yield from self._observe(observed)
-            arguments = observed["args"]
+            if not quick or self._hooks.call_inline("post_tool_call", payload) is None:
+                result = yield from self._observe(payload)
+            arguments = payload["args"]
         if stopped is None:
             result = self._adopt_files(name, entry, result, scope.principal, since)
             result = self._gate.record_result(entry, arguments, result, scope, ok=status == "ok", since=since)
@@ -334,15 +327,15 @@ class Dispatcher:
             self.coerce(name, arguments)
         return original, arguments, trace
 
-    def _observe(self, observed: dict[str, Any]) -> Steps[str]:
+    def _observe(self, payload: dict[str, Any]) -> Steps[str]:
         """Call the observers, and let `transform_tool_result` replace the result: the first text counts."""
-        yield from self._hooks.steps("post_tool_call", observed)
+        yield from self._hooks.steps("post_tool_call", payload)
         if self._hooks.has("transform_tool_result"):
-            seen = {k: v for k, v in observed.items() if k != "middleware_trace"}
+            seen = {k: v for k, v in payload.items() if k != "middleware_trace"}
             for answer in (yield from self._hooks.steps("transform_tool_result", seen)):
                 if isinstance(answer.value, str):
                     return answer.value
-        return str(observed["result"])
+        return str(payload["result"])
 
 
 class _ChangeLog:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from types import FrameType
 import pytest
 
 from hermes_agent.agent import ChosenModel
+from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.models import providers
 from hermes_agent.models.client import HttpModelClient
@@ -75,3 +77,27 @@ async def test_a_late_turn_does_as_much_as_an_early_one(tmp_path: Path, laden: b
     more = {what: n for what, n in grown.items() if not what.startswith(allowed)}
     assert not more, f"early and late, after four times as many messages: {more}"
     assert sum(late.values()) > 300, "the turn was not looked at"
+
+
+async def test_no_cycle_keeps_the_messages_of_a_request(tmp_path: Path) -> None:
+    """Such an object lives until a garbage collection, with a list of the whole history."""
+    bench = Bench(tmp_path, [])
+
+    async def scenario(base_url: str) -> None:
+        client = HttpModelClient(
+            ModelEndpoint(provider_from_profile(ProviderProfile("custom", needs_key=False)), base_url)
+        )
+        bench.agent.choose_model = lambda wish: ChosenModel(client, "stub")
+        talk = await bench.open("s")
+        gc.collect()
+        gc.disable()
+        try:
+            await events_of(talk, "a message")
+            kept = [found for found in gc.get_objects() if isinstance(found, ModelRequest)]
+        finally:
+            gc.enable()
+        await client.aclose()
+        assert not kept
+
+    with served(ScriptedModel(call("echo", n=1), "done")) as base_url:
+        await bench.run(scenario(base_url))

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.agent.transcript_writer import LOST_RESULT, repaired
+from hermes_agent.agent.transcript_writer import LOST_RESULT, HistoryRepair, repaired
 from hermes_agent.core.messages import Message, ToolCall
 
 
@@ -56,3 +56,27 @@ def test_whatever_was_stored_what_is_sent_has_a_result_for_each_call_and_alterna
 @given(messages)
 def test_repairing_twice_changes_nothing(history: list[Message]) -> None:
     assert repaired(repaired(history)) == repaired(history)
+
+
+def test_the_messages_of_a_request_are_continued_unless_somebody_has_them() -> None:
+    history, repair = [Message("user", "a"), Message("assistant", "b")], HistoryRepair()
+
+    def asked(prompt: str) -> list[Message]:
+        found = repair.add_prompt(Message("system", prompt), repair.repair(history))
+        assert found == [Message("system", prompt), *repaired(history)]
+        return found
+
+    first = id(asked("one"))
+    history += [Message("user", "c"), Message("user", "d")]
+    kept = asked("two")
+    assert id(kept) == first, "the list of the last request was copied"
+    history += [Message("user", "e"), Message("assistant", "f")]  # the last message of the user grows
+    before = list(kept)
+    assert asked("three") is not kept
+    assert kept == before, "the messages of an earlier request changed"
+    history[0] = Message("user", "z")
+    asked("four")
+    history += [Message("assistant", "", (ToolCall("1", "t", "{}"),))]  # its result is lost
+    asked("five")
+    history += [Message("tool", "r", tool_call_id="1", tool_name="t")]
+    asked("six")
