@@ -261,7 +261,7 @@ def _setup_note(missing: Sequence[str], absent: Sequence[str], files: Sequence[s
 
 
 def _words(document: SkillFile, key: str) -> list[str]:
-    return document.names("metadata", "hermes", key) or document.names(key)
+    return list(document.names("metadata", "hermes", key) or document.names(key))
 
 
 _OWN_FIELDS = frozenset(

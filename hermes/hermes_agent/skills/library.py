@@ -257,8 +257,8 @@ class SkillSettings:
 
     def is_disabled(self, skill: LocalSkill, platform: str) -> bool:
         """Return whether the operator disabled the skill, everywhere or on `platform`."""
-        names = self.disabled.union(*(names for name, names in self.disabled_by_platform if name == platform))
-        return not names.isdisjoint(skill.setting_names)
+        groups = [self.disabled, *(names for name, names in self.disabled_by_platform if name == platform)]
+        return any(names and not names.isdisjoint(skill.setting_names) for names in groups)
 
 
 def bundled_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:

@@ -132,12 +132,12 @@ class SkillFile:
     _names: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
     """What `names` returned: each new session asks for the same fields of every skill."""
 
-    def names(self, *keys: str) -> list[str]:
+    def names(self, *keys: str) -> tuple[str, ...]:
         """Return the words of the field at a path of keys: a list, or a text with commas."""
         found = self._names.get(keys)
         if found is None:
             found = self._names[keys] = tuple(self._find_names(keys))
-        return list(found)
+        return found
 
     def _find_names(self, keys: tuple[str, ...]) -> list[str]:
         value: Any = self.fields
@@ -200,25 +200,30 @@ def fits_platform(document: SkillFile, platform: str = sys.platform) -> bool:
     names = names or [name.strip().lower() for keys in _SYSTEMS for name in document.names(*keys)]
     if not names:
         return True
-    termux = "com.termux" in os.environ.get("PREFIX", "")
-    return any(_PLATFORMS.get(name) == platform or (name == "termux" and termux) for name in names)
+    return any(_PLATFORMS.get(name) == platform or (name == "termux" and _is_termux()) for name in names)
+
+
+def _is_termux() -> bool:
+    return "com.termux" in os.environ.get("PREFIX", "")
 
 
 def fits_environment(document: SkillFile, environ: Mapping[str, str]) -> bool:
     """Return whether the skill names this environment (`docker`, `s6`, `kanban`), or none."""
+    names = [name.strip().lower() for name in document.names("environments")]
+    if not names:
+        return True
     tests: dict[str, Callable[[], bool]] = {
         "docker": lambda: Path("/.dockerenv").exists() or Path("/run/.containerenv").exists(),
         "s6": lambda: Path("/run/s6").exists(),
         "kanban": lambda: bool(environ.get("HERMES_KANBAN_TASK")),
     }
-    names = [name.strip().lower() for name in document.names("environments")]
-    return not names or any(name in tests and tests[name]() for name in names)
+    return any(name in tests and tests[name]() for name in names)
 
 
 def fits_tools(document: SkillFile, tools: Collection[str], toolsets: Collection[str]) -> bool:
     """Return whether the skill fits these tools: what it requires exists, what it replaces does not."""
 
-    def names(key: str) -> list[str]:
+    def names(key: str) -> tuple[str, ...]:
         return document.names("metadata", "hermes", key)
 
     return (
@@ -234,7 +239,7 @@ def required_variables(document: SkillFile) -> list[str]:
     setup = document.fields.get("setup")
     collected = setup.get("collect_secrets") if isinstance(setup, Mapping) else None
     lists: tuple[Any, ...] = (document.fields.get("required_environment_variables"), collected)
-    names = document.names("prerequisites", "env_vars")
+    names = [*document.names("prerequisites", "env_vars")]
     for maker in ("openclaw", "clawdbot"):
         names += document.names("metadata", maker, "requires", "env")
     for entries in lists:

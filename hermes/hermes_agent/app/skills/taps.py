@@ -257,7 +257,7 @@ class Taps:
             version = document.fields.get("version")
             tags = document.names("metadata", "hermes", "tags") or document.names("tags")
             name = place.rpartition("/")[2]
-            found.append(TapSkill(tap, name, document.description, str(version or ""), tuple(tags), place))
+            found.append(TapSkill(tap, name, document.description, str(version or ""), tags, place))
         return found
 
     def _tree(self, git: GitProgram, source: PluginSource) -> Iterator[_Row]:
