@@ -25,6 +25,8 @@ ROUNDS, WARM = 30, 5
 """Turns of each, and those before them that do not count."""
 GOAL, NOISE = 0.8, 0.05
 """The goal of a call with hooks, and by how much a busy machine moves the figure."""
+HOP_NOISE = 0.2
+"""By how much it moves the figure of a call less a hop: the hop takes 65 to 80 us."""
 
 Ask = Callable[[str, int], float]
 """`ask(name, times)`: the microseconds of one of so many runs."""
@@ -65,7 +67,7 @@ def _asynchronous(found: list[Found]) -> Row:
     ratios = [[(a - h) / c for a, h, c in zip(one["async"], one["hop"], one["call"], strict=True)] for one in found]
     shown = f"{_middle(found, 'async'):.0f} us, a hop is {_middle(found, 'hop'):.0f} us"
     value = median(map(median, ratios))
-    return Row("call of the model's, less a thread hop, by the peer's call", shown, value, budget=3.0)
+    return Row("call of the model's, less a thread hop, by the peer's call", shown, value, budget=3.0 + HOP_NOISE)
 
 
 def _middle(found: list[Found], who: str) -> float:
