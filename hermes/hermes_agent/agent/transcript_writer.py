@@ -235,6 +235,7 @@ class HistoryRepair:
         self._out: list[Message] = []
         self._open_calls: dict[str, str] = {}
         self._prompted: list[Message] = []
+        """What `add_prompt` returned for `_out`; empty before the first call."""
 
     def repair(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return what `repaired` returns, until the next call; unchanged messages stay the same objects."""

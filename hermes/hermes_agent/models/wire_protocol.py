@@ -152,9 +152,7 @@ def _encode_runs(
         object.__setattr__(whole[place], "runs", None)  # an earlier, longer history is not kept in memory
         if place < end:
             object.__setattr__(whole[place], "last_encoding", None)  # the runs have its text
-    kept.messages.extend(
-        whole[known:end]
-    )  # no message has `kept` any more; a copy would cost as much as a history is long
+    kept.messages.extend(whole[known:end])  # no message has `kept` any more, and a copy costs more
     object.__setattr__(whole[end - 1], "runs", EncodedRuns(key, kept.messages, texts))
     return texts
 
