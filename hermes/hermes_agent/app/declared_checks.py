@@ -146,12 +146,21 @@ def host_findings(host: Host, declaration: Declaration) -> Iterator[DeclaredFind
     for finding in find_unknown_names(host):
         level: FindingLevel = "error" if finding.level == "error" else "warning"
         hint = "" if "did you mean" in finding.message else "A plugin may bring it, once it is enabled."
+        if names_skill_of_home(finding.message):
+            continue
+        if hint and finding.key_path.startswith("quick_commands."):
+            level, hint = "warning", "A skill of the home may have this name."
         yield DeclaredFinding(level, finding.key_path, finding.message, hint)
     yield from _model(host, declaration)
     yield from _servers(host)
     yield from _programs(host)
     yield from _ports(host, declaration)
     yield from _jobs(host)
+
+
+def names_skill_of_home(text: str) -> bool:
+    """Return whether a finding is about a skill that the home may have; it is empty in a build."""
+    return "there is no skill `" in text and "did you mean" not in text
 
 
 def _model(host: Host, declaration: Declaration) -> Iterator[DeclaredFinding]:

@@ -339,6 +339,7 @@ KEY = "<key>"
 
 PROVIDER, PLATFORM, TOOLSET, TOOL, PLUGIN = "model provider", "platform", "toolset", "tool", "plugin"
 TASK, EVENT, SKIN, PERSONALITY = "task", "hook event", "skin", "personality"
+SKILL, COMMAND = "skill", "command"
 _ROUTE_PERSON = ("model", "routes", ITEM, "person")
 
 PATTERNS: dict[tuple[str, ...], str] = {
@@ -373,6 +374,9 @@ PATTERNS: dict[tuple[str, ...], str] = {
     ("platforms", ANY, "provider"): PLUGIN,
     ("platform_hints", KEY): PLATFORM,
     ("skills", "platform_disabled", KEY): PLATFORM,
+    ("skills", "platform_disabled", ANY, ITEM): SKILL,
+    ("skills", "disabled", ITEM): SKILL,
+    ("quick_commands", ANY, "target"): COMMAND,
     ("webhooks", ANY, "deliver"): PLATFORM,
     ("people", ANY, ITEM): PLATFORM,
     ("plugins", "enabled", ITEM): PLUGIN,
@@ -410,7 +414,9 @@ def find_names(values: Mapping[str, Any]) -> Iterator[ConfigName]:
         for path, name in _at(values, pattern, ()):
             if not isinstance(name, str) or not name.strip() or has_variable(name):
                 continue
-            if pattern != _ROUTE_PERSON or not set("*?[") & set(name.partition(":")[0]):
+            if kind == COMMAND:  # a line, mostly with its slash
+                name = next(iter(name.strip().lstrip("/").split()), "")
+            if name and (pattern != _ROUTE_PERSON or not set("*?[") & set(name.partition(":")[0])):
                 yield ConfigName(path, kind, name.strip())
 
 

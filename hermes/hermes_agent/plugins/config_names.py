@@ -10,15 +10,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from hermes_agent.commands import normalise_name
 from hermes_agent.config.custom_providers import with_custom_providers
 from hermes_agent.config.schema import (
+    COMMAND,
     EVENT,
     PERSONALITY,
     PLATFORM,
     PLUGIN,
     PROVIDER,
+    SKILL,
     SKIN,
     TASK,
     TOOL,
@@ -53,11 +56,16 @@ from hermes_agent.plugins.config_schema import (
 from hermes_agent.plugins.discovery import BUNDLED, Discovery, bundled_memories, is_on
 from hermes_agent.plugins.host_services import HostServices
 from hermes_agent.policy.approval_transport import BUILTIN_TRANSPORT
+from hermes_agent.skills.library import SkillLibrary
+from hermes_agent.skills.skill_commands import SkillCommands
 
 if TYPE_CHECKING:
     from hermes_agent.config.yaml_document import ConfigDocument
     from hermes_agent.plugins.plugin_record import LoadedPlugin
     from hermes_agent.tools.toolsets import Toolsets
+
+
+T = TypeVar("T")
 
 
 class _Loaded(Protocol):
@@ -76,6 +84,9 @@ class ConfigHost(HostServices, Protocol):
     def toolsets(self) -> Toolsets: ...
     @property
     def plugins(self) -> _Loaded: ...
+    def service(self, kind: type[T]) -> T:
+        """Return the service of a class that a built-in feature provides."""
+        ...
 
 
 class _KnownNames(LazyNamedTuple):
@@ -168,6 +179,8 @@ def _unknown_name(
     text = _text(known, kind, name)
     if kind in (EVENT, SKIN, PERSONALITY):  # no plugin brings one
         return "error", text
+    if kind == SKILL:  # skills of a home come and go
+        return "warning", text
     text += _hint(host, name)
     doubt = _unloaded_candidates(host, text)
     return ("warning", text + doubt) if doubt else ("error", text)
@@ -176,6 +189,8 @@ def _unknown_name(
 def _exists(known: _KnownNames, kind: str, path: KeyPath, name: str, whole: Mapping[str, Any]) -> bool:
     if kind == PLATFORM:
         return known.has(name.partition(":")[0]) or is_front_end(path, name, whole)
+    if kind == COMMAND and (find_value(whole, path[:-1]) or {}).get("type") != "alias":
+        return True  # nothing reads it
     return known.has(name)
 
 
@@ -245,6 +260,8 @@ def _known_names(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _Know
         EVENT: _KnownNames(event_names().__contains__, event_names),
         SKIN: _KnownNames(lambda name: name in skin_names(host.home), partial(skin_names, host.home)),
         PERSONALITY: _KnownNames(lambda name: name.lower() in map(str.lower, personalities), lambda: personalities),
+        SKILL: _KnownNames(lambda name: name in _skills(host), partial(_skills, host)),
+        COMMAND: _KnownNames(partial(_is_command, host, values), partial(_commands, host)),
         "wire protocol": _KnownNames({*API_MODES, *API_MODE_ALIASES}.__contains__, lambda: API_MODES),
         "secret source": registered("secret_source"),
         "memory provider": _KnownNames(partial(_is_memory, host), partial(_memories, host)),
@@ -258,6 +275,26 @@ def _known_names(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _Know
         "terminal backend": registered("terminal_env", *BUILTIN_BACKENDS),
         "approval transport": _KnownNames(lambda name: name.lower() in transports, lambda: transports),
     }
+
+
+def _skills(host: ConfigHost) -> set[str]:
+    return {name for skill in host.service(SkillLibrary).all_skills() for name in skill.setting_names}
+
+
+def _is_command(host: ConfigHost, values: Mapping[str, Any], name: str) -> bool:
+    """Return whether an alias may stand for the name: that of a command, a shell command or a skill."""
+    key = normalise_name(name)
+    if not {key, key.replace("_", "-")}.isdisjoint(_commands(host)):
+        return True
+    entries = values.get("quick_commands") or {}
+    quick = entries.get(name) or entries.get(name.replace("_", "-"))
+    if isinstance(quick, Mapping):
+        return quick.get("type") != "alias"
+    return host.plugin_skills.get(name) is not None or name in host.service(SkillCommands).offered("")
+
+
+def _commands(host: ConfigHost) -> set[str]:
+    return {name for key, command in host.commands.items() for name in (key, *command.aliases)}
 
 
 def _is_memory(host: ConfigHost, name: str) -> bool:

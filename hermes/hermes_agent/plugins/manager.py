@@ -300,7 +300,7 @@ class PluginManager(upstream_views.UpstreamAttributes):
         return {s.name: s for s in platform_states(self._services.config.values, self._services.platforms, load=False)}
 
     def plugin_text(self, name: str) -> str:
-        """Return the text of `/plugins NAME`; for an unknown name it suggests the nearest one."""
+        """Return the text of `/plugins NAME`; a `UserError` has the nearest name if there is no such plugin."""
         record = self.find(name)
         if record is not None:
             key = record.manifest.key

@@ -221,13 +221,17 @@ def explain_not_running(record: LoadedPlugin) -> str:
 
 
 def unknown_plugin_text(name: str, records: Iterable[LoadedPlugin], rejected: Iterable[RejectedPlugin]) -> str:
-    """Return the text of `/plugins NAME` for an unknown name; it suggests the nearest one."""
+    """Return the text of `/plugins NAME` for a plugin that is refused.
+
+    Raises:
+        UserError: there is no plugin of this name; the text has the nearest one.
+    """
     refused = next((each for each in rejected if each.name == name), None)
     if refused is not None:
         return f"  ✗ {refused.name} [refused] — {refused.reason}"
     near = nearest_name(name, sorted({n for record in records for n in record.manifest.answers_to}))
     meant = f" (did you mean `{near}`?)" if near else ""
-    return f"There is no plugin `{name}`{meant}. `/plugins` lists the plugins."
+    raise UserError(f"There is no plugin `{name}`{meant}. `/plugins` lists the plugins.")
 
 
 class PluginReports(Protocol):
@@ -242,7 +246,11 @@ class PluginReports(Protocol):
         ...
 
     def plugin_text(self, name: str) -> str:
-        """Return the description of a plugin."""
+        """Return the description of a plugin.
+
+        Raises:
+            UserError: there is no plugin of this name.
+        """
         ...
 
 
@@ -268,9 +276,9 @@ def register(ctx: Registrar, deps: PluginsCommandDeps) -> None:
 
 def _run_plugins_command(plugins: PluginReports, raw_args: str) -> str:
     word, _, rest = raw_args.strip().partition(" ")
-    if word == "reload":
-        try:
+    try:
+        if word == "reload":
             return "\n".join(f"  {line}" for line in plugins.reload(rest.strip() or None)) or "There are no plugins."
-        except UserError as error:
-            raise CommandFailed(str(error)) from error
-    return plugins.plugin_text(raw_args.strip()) if word else plugins.status_text()
+        return plugins.plugin_text(raw_args.strip()) if word else plugins.status_text()
+    except UserError as error:
+        raise CommandFailed(str(error)) from error

@@ -65,6 +65,18 @@ def test_names_that_the_service_gives_are_enough(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_skills_of_the_home_may_have_a_name_that_the_build_does_not_know(tmp_path: Path) -> None:
+    commands = {"a": {"type": "alias", "target": "bake-bread"}, "b": {"type": "alias", "target": "/bundels"}}
+    config = {"model": MODEL, "skills": {"disabled": ["bake-bread", "dsn"]}, "quick_commands": commands}
+    done = doctor(tmp_path, config, "--json")
+    assert done.returncode == 78
+    assert {finding["key"]: (finding["level"], finding["text"].partition(": ")[2]) for finding in findings(done)} == {
+        "quick_commands.a.target": ("warning", "there is no command `bake-bread`"),
+        "quick_commands.b.target": ("error", "there is no command `bundels` (did you mean `bundles`?)"),
+        "skills.disabled[1]": ("warning", "there is no skill `dsn` (did you mean `dns`?)"),
+    }
+
+
 def test_a_value_that_only_the_machine_knows_is_not_judged(tmp_path: Path) -> None:
     config = {"model": {**MODEL, "base_url": "${MODEL_URL}"}}
     assert doctor(tmp_path, config, "--given", "MODEL_URL").returncode == 0

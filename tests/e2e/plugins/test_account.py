@@ -54,7 +54,8 @@ async def test_calls_errors_and_time_are_counted_per_plugin_and_shown(
     assert "      so far: tools: 4 calls, 2 errors, " in shown
     assert "      so far: last error of 3: hook post_tool_call: ValueError('no eyes')" in shown
     unknown = await run_command(command, "bus", host.bridge)
-    assert unknown.text == "There is no plugin `bus` (did you mean `busy`?). `/plugins` lists the plugins."
+    text = "There is no plugin `bus` (did you mean `busy`?). `/plugins` lists the plugins."
+    assert (unknown.text, unknown.has_failed) == (text, True)
     assert 'hermes_plugin_errors_total{plugin="busy"} 3' in metrics_text(host.account.usage_by_plugin())
 
 

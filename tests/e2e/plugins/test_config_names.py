@@ -98,6 +98,10 @@ WRONG = {
     "secrets: {sources: [vualt]}": "secrets.sources[0]: there is no secret source `vualt`",
     "platforms: {irc: {provider: irc-platfrm}}": "platforms.irc.provider: unknown plugin `irc-platfrm` "
     "(did you mean `irc-platform`?)",
+    "quick_commands: {x: {type: alias, target: /bundels now}}": "quick_commands.x.target: there is no command "
+    "`bundels` (did you mean `bundles`?)",
+    "quick_commands: {x: {type: alias, target: my-list}, my-list: {type: alias, target: bundles}}": "quick_commands.x."
+    "target: there is no command `my-list`",
     "security: {foreign_text: {tools: {wite_file: writes}}}": "security.foreign_text.tools.wite_file: there is no tool "
     "`wite_file` (did you mean `write_file`?)",
 }
@@ -132,6 +136,8 @@ RIGHT = (
     "hooks: {post_tool_call: [{command: x}], output_spill: {}, outbound: []}",
     "platforms: {irc: {provider: irc}}",
     "plugins: {disabled: [irc-platform, web/ddgs], entries: {observability/otel: {trust: dev}}}",
+    "quick_commands: {r: {type: alias, target: '/new'}, u: {command: uptime}, v: {type: alias, target: u now}}",
+    "quick_commands: {u: {command: uptime, target: nothing}}",
 )
 
 
@@ -207,6 +213,21 @@ def test_what_plugins_register_at_run_time_counts(write_plugin: Write, start: St
     (finding,) = find_unknown_names(host, {"web": {"backend": "buzz-platform"}})
     assert finding.message.endswith("plugin `buzz-platform` does not run: run `hermes plugins enable buzz-platform` "
                                     "to activate")  # fmt: skip
+
+
+def test_skills_that_are_disabled_or_called_by_an_alias(home: Path, start: Start) -> None:
+    folder = home / "skills" / "mine" / "baking"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: bake-bread\ndescription: d\n---\ntext\n")
+    right = "skills: {disabled: [bake-bread, baking], platform_disabled: {cli: [mine/baking]}}\n"
+    assert find_unknown_names(start(right)) == []
+    assert find_unknown_names(start("quick_commands: {b: {type: alias, target: bake-bread}}")) == []
+    found = find_unknown_names(start("skills: {disabled: [bakeing], platform_disabled: {cli: [cooking]}}"))
+    assert [(finding.key_path, finding.level) for finding in found] == [
+        ("skills.platform_disabled.cli[0]", "warning"),
+        ("skills.disabled[0]", "warning"),
+    ]
+    assert found[1].message.endswith("there is no skill `bakeing` (did you mean `baking`?)")
 
 
 def test_a_skin_in_a_file_is_there(home: Path, start: Start) -> None:
