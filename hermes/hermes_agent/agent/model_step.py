@@ -333,7 +333,7 @@ class ModelStep:
             wrappers = self._wrappers() if request != self._given else {}
             plugins = {**history.sent_texts.plugins, **self._plugins, **wrappers}
             history.record.add_sent(self.context.turn_id, self.number, request, changes, plugins)
-        return chosen.client.stream(request)
+        return chosen.stream(request)
 
     def _wrappers(self) -> dict[str, None]:
         """Return the plugins with `llm_execution` middleware."""

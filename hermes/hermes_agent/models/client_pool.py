@@ -8,13 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.contracts.model_client import NO_OPTIONS, ModelAnswer, ModelClient, ModelRequest, RequestOptions
+from hermes_agent.contracts.model_client import (
+    NO_OPTIONS,
+    ModelAnswer,
+    ModelClient,
+    ModelDelta,
+    ModelRequest,
+    RequestOptions,
+)
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.lazy_types import lazy_dataclass
 from hermes_agent.core.messages import Message
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_OURS = "hermes_agent.models."
+"""Where the clients are that never change the messages of a request."""
 PROBE_PAUSE_S = 60.0
 """Pause after a failed probe."""
 FLAPPING_S = 600.0
@@ -127,6 +136,15 @@ class ChosenModel:
     health: EndpointHealth = field(default_factory=EndpointHealth, compare=False)
     fallbacks: Callable[[], Sequence[ChosenModel]] = field(default=tuple, compare=False)
     """Returns the fallbacks: the same model with further keys, then `fallback_providers`."""
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """Send a request and yield the answer (`ModelClient.stream`).
+
+        The client of a plugin gets a list of messages of its own, since the next request continues this one's.
+        """
+        if not type(self.client).__module__.startswith(_OURS):
+            request = replace(request, messages=[*request.messages])
+        return self.client.stream(request)
 
 
 class ClientPool:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import gc
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 import pytest
 
 from hermes_agent.agent import ChosenModel
-from hermes_agent.contracts.model_client import ModelRequest
+from hermes_agent.contracts.model_client import ModelDelta, ModelRequest
 from hermes_agent.contracts.model_provider import ProviderProfile
+from hermes_agent.core.messages import Message
 from hermes_agent.models import providers
 from hermes_agent.models.client import HttpModelClient
 from hermes_agent.models.providers import ModelEndpoint, provider_from_profile
 from hermes_agent.testing.scripted_model import ScriptedModel, call, served
+from unit.agent.scripted import ScriptedModel as ScriptedClient
 from unit.agent.test_turn import Bench, events_of
 
 OURS = str(Path(providers.__file__).parent.parent)
@@ -101,3 +105,30 @@ async def test_no_cycle_keeps_the_messages_of_a_request(tmp_path: Path) -> None:
 
     with served(ScriptedModel(call("echo", n=1), "done")) as base_url:
         await bench.run(scenario(base_url))
+
+
+async def test_a_client_of_a_plugin_may_change_the_messages_of_its_request(tmp_path: Path) -> None:
+    class Changing(ScriptedClient):
+        """Changes the list that it is given; the next request must not have the changes."""
+
+        def __init__(self) -> None:
+            super().__init__(["one", "two", "three"])
+            self.given: list[list[str]] = []
+
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
+            messages = cast("list[Message]", request.messages)
+            self.given.append([message.text for message in messages[1:]])
+            messages[1] = Message("user", "something else")
+            async for item in super().stream(replace(request, messages=())):  # which keeps its request
+                yield item
+
+    bench, client = Bench(tmp_path, []), Changing()
+    bench.agent.choose_model = lambda wish: ChosenModel(client, "scripted")
+
+    async def work() -> None:
+        talk = await bench.open("s")
+        for text in ("a", "b", "c"):
+            await events_of(talk, text)
+
+    await bench.run(work())
+    assert client.given == [["a"], ["a", "one", "b"], ["a", "one", "b", "two", "c"]]
