@@ -302,9 +302,17 @@ def _chain(exc: BaseException | None) -> Iterator[BaseException]:
 
 
 def _joined(texts: Sequence[bytes]) -> list[bytes]:
-    """Return a body in one piece, or in two with all that is long in the second: the first is copied."""
-    long = next((place for place, length in enumerate(map(len, texts)) if length >= LONG_TEXT), 0)
-    return [b"".join(texts[:long]), b"".join(texts[long:])] if long else [b"".join(texts)]
+    """Return a body in one piece, or in up to four: before what is long, and its longest text as it is.
+
+    The library copies the first piece once more, and a conversation's text is the longest one.
+    """
+    lengths = list(map(len, texts))
+    long = next((place for place, length in enumerate(lengths) if length >= LONG_TEXT), 0)
+    if not long:
+        return [b"".join(texts)]
+    longest = max(range(long, len(texts)), key=lengths.__getitem__)
+    pieces = (texts[:long], texts[long:longest], texts[longest : longest + 1], texts[longest + 1 :])
+    return [b"".join(piece) for piece in pieces if piece]  # of one text, `join` returns the text itself
 
 
 @functools.cache

@@ -29,7 +29,7 @@ from hermes_agent.models.openai_format import parse_usage
 from hermes_agent.models.providers import ModelEndpoint, ModelProvider
 
 RUN_SIZES = (512, 64, 8)
-"""Numbers of messages that are kept as one encoded text: a long conversation is some twenty texts."""
+"""Numbers of messages that are kept as one encoded text; runs of the first number are kept as one text together."""
 EncodingKey = object
 """Key of an encoding: the record of a provider, with its protocol. Compared by identity."""
 
@@ -128,7 +128,7 @@ class EncodedRuns(LazyNamedTuple):
     messages: list[Message]
     """All of it; a system prompt at its front is no part of the texts."""
     texts: list[tuple[int, bytes]]
-    """Runs in order: the number of messages of each, one of `RUN_SIZES`, and their text with commas."""
+    """Runs in order: the number of messages of each (of `RUN_SIZES`, or a multiple), and their text."""
 
 
 def _encode_runs(
@@ -166,6 +166,8 @@ def _add_run(texts: list[tuple[int, bytes]], size: int, text: bytes) -> None:
         if sum(count for count, _ in last if count == size) != longer:
             return
         texts[-len(last) :] = [(longer, b",".join(text for _, text in last))]
+    if len(texts) == 2:
+        texts[:] = [(sum(count for count, _ in texts), b",".join(text for _, text in texts))]
 
 
 def encode_tools(

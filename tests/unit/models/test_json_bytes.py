@@ -72,7 +72,7 @@ def test_a_long_conversation_is_put_together_out_of_few_texts_and_has_the_same_b
         )
         assert len(texts) <= 1 + count // longest + sum(one // other for one, other in pairwise((*RUN_SIZES, 1)))
     assert len(made) == len(said)
-    assert len(encode_message_runs(said, key, make)) == 1 + 3 + 1 + 3
+    assert len(encode_message_runs(said, key, make)) == 1 + 1 + 1 + 3
     assert len(made) == len(said)
     assert {m.last_encoding for m in said[1:-3]} == {None}, "each text is held once"
     assert sum(m.runs is not None for m in said) == 1
