@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from hermes_agent.agent.quick_commands import QuickCommands
 from hermes_agent.commands import normalise_name
 from hermes_agent.config.custom_providers import with_custom_providers
 from hermes_agent.config.schema import (
@@ -242,6 +243,7 @@ def _known_names(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _Know
     own = with_custom_providers(dict(values)).get("providers") or {}
     platforms, catalogue = host.platforms, host.model_providers
     tasks, personalities = {*task_names(values), *host.auxiliary_tasks.names()}, personality_names(values)
+    skills = cache(partial(_skills, host))
     transports = [BUILTIN_TRANSPORT, *host.extensions.approval_transports.names()]
     return {
         PROVIDER: _KnownNames(
@@ -260,7 +262,7 @@ def _known_names(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _Know
         EVENT: _KnownNames(event_names().__contains__, event_names),
         SKIN: _KnownNames(lambda name: name in skin_names(host.home), partial(skin_names, host.home)),
         PERSONALITY: _KnownNames(lambda name: name.lower() in map(str.lower, personalities), lambda: personalities),
-        SKILL: _KnownNames(lambda name: name in _skills(host), partial(_skills, host)),
+        SKILL: _KnownNames(lambda name: name in skills(), skills),
         COMMAND: _KnownNames(partial(_is_command, host, values), partial(_commands, host)),
         "wire protocol": _KnownNames({*API_MODES, *API_MODE_ALIASES}.__contains__, lambda: API_MODES),
         "secret source": registered("secret_source"),
@@ -286,10 +288,9 @@ def _is_command(host: ConfigHost, values: Mapping[str, Any], name: str) -> bool:
     key = normalise_name(name)
     if not {key, key.replace("_", "-")}.isdisjoint(_commands(host)):
         return True
-    entries = values.get("quick_commands") or {}
-    quick = entries.get(name) or entries.get(name.replace("_", "-"))
-    if isinstance(quick, Mapping):
-        return quick.get("type") != "alias"
+    quick = QuickCommands(lambda: values, host.working_directory)
+    if quick.find(name) is not None:
+        return not quick.alias_target(name)
     return host.plugin_skills.get(name) is not None or name in host.service(SkillCommands).offered("")
 
 

@@ -58,9 +58,9 @@ from hermes_agent.plugins.status_text import (
     missed_lines,
     plugin_text,
     plugins_text,
+    refused_plugin_text,
     start_hints,
     suspension_line,
-    unknown_plugin_text,
 )
 from hermes_agent.policy.approval_transport import RegisteredApprovalTransport
 from hermes_agent.runtime.workers import can_interrupt
@@ -306,7 +306,7 @@ class PluginManager(upstream_views.UpstreamAttributes):
             key = record.manifest.key
             why = self._services.hooks.suspended().get(key, "")
             return plugin_text(record, self._services.account.usage_of(key), self.platform_states(), suspended=why)
-        return unknown_plugin_text(name, self.records, self.rejected)
+        return refused_plugin_text(name, self.records, self.rejected)
 
     def missed(self) -> list[str]:
         """Return a line for each plugin that should run but does not, be it installed or not."""

@@ -220,7 +220,7 @@ def explain_not_running(record: LoadedPlugin) -> str:
     return f"plugin `{key}` does not run: {record.error}"
 
 
-def unknown_plugin_text(name: str, records: Iterable[LoadedPlugin], rejected: Iterable[RejectedPlugin]) -> str:
+def refused_plugin_text(name: str, records: Iterable[LoadedPlugin], rejected: Iterable[RejectedPlugin]) -> str:
     """Return the text of `/plugins NAME` for a plugin that is refused.
 
     Raises:
